@@ -1,0 +1,1 @@
+"""One data file a board, and their loader."""

@@ -1,0 +1,1 @@
+"""Lowering of the integer model to ONNX: one file a node, each emitting standard operators only."""

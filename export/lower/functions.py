@@ -1,0 +1,106 @@
+"""The ``ai.fastcar`` functions of one model: each node of the numerics contract by name, with its sizes inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import onnx_ir as ir
+
+from ...toolkit.config import BackboneConfig
+from . import attention, linear, mlp, norm, rope, sampling, tas
+from .body import Body, Library
+
+__all__ = ["LinearForm", "define_functions"]
+
+
+class LinearForm:
+    """How one linear layer's weights are stored: 8 bit, or 4 bit with a group size."""
+
+    def __init__(self, group_size: int | None) -> None:
+        self.group_size = group_size
+        self.parts = ("weight", "scale") if group_size is None else ("weight", "multiplier", "scale")
+        self.function = "QuantLinear" if group_size is None else f"QuantLinearInt4G{group_size}"
+
+    def emit(self, op: Body, values: ir.Value, row_scale: ir.Value, weights: Sequence[ir.Value]) -> ir.Value:
+        if self.group_size is None:
+            return linear.quant_linear(op, values, row_scale, *weights)
+        weight, multiplier, scale = weights
+        expanded = linear.expand_int4(op, weight, multiplier, self.group_size)
+        return linear.quant_linear(op, values, row_scale, expanded, scale)
+
+
+def define_functions(
+    config: BackboneConfig, codes: int, forms: dict[str, LinearForm], *, pre_rope: bool
+) -> dict[str, ir.Function]:
+    """All functions a model of this shape calls. ``forms`` by linear layer: qkv, output, gate_up, down, head."""
+    library = Library()
+    _define_linears(library, config, forms)
+    q_parts = ["q", "k", "v", *(["q_before_rotation"] if pre_rope else [])]
+    library.define(
+        "RotaryEmbedding",
+        partial(rope.rotary_embedding, config=config, pre=pre_rope),
+        ["qkv", "cos", "sin", "inverse_scale"],
+        q_parts,
+        "Rotary embedding and int8 quantization of q, k, v.",
+    )
+    library.define(
+        "TemporalAttentionScore",
+        partial(tas.temporal_attention_score, config=config),
+        ["q", "k_cache", "slot_before", "multiplier"],
+        ["score"],
+        "Integer q.k towards the same place one frame earlier, over all heads.",
+    )
+    library.define(
+        "ReplayDecision",
+        tas.replay_decision,
+        ["score", "threshold", "eligible", "age", "max_age", "pool", "vote"],
+        ["replay"],
+        "Whether each row replays its cached MLP output in this layer.",
+    )
+    library.define(
+        "Attention",
+        partial(attention.attention, config=config),
+        ["q", "k", "v", "k_cache", "v_cache", "mask", "exponent", "v_scale", "table", "table_high", "table_low"],
+        ["y"],
+        "Attention over the cached positions and the current one, exact in integers up to one division.",
+    )
+    library.define(
+        "ReplayMLP",
+        partial(mlp.replay_mlp, config=config, linear=_mlp_linear(forms)),
+        ["x", "replay", "cached", "gain", "sigmoid_table", *_mlp_parts(forms)],
+        ["used", "to_cache"],
+        "RMSNorm and SwiGLU MLP of the rows that compute; cached outputs for the rows that replay.",
+    )
+    library.define(
+        "Sample",
+        partial(sampling.sample, codes=codes),
+        ["logits", "uniform", "inverse_temperature", "top_k", "top_p", "table"],
+        ["code"],
+        "Temperature, top-k and top-p sampling decided by integers.",
+    )
+    return library.functions
+
+
+def _define_linears(library: Library, config: BackboneConfig, forms: dict[str, LinearForm]) -> None:
+    norm_emit = partial(norm.rms_norm, eps=config.norm_eps, hidden=config.hidden)
+    library.define("RMSNorm", norm_emit, ["x", "gain"], ["values", "scale"], "RMSNorm with int8 output.")
+    library.define("QuantizeRows", linear.quantize_rows, ["x"], ["values", "scale"], "Dynamic int8 rows.")
+    for form in {form.function: form for name, form in forms.items() if name in ("qkv", "output", "head")}.values():
+        library.define(
+            form.function,
+            lambda op, values, scale, *weights, form=form: form.emit(op, values, scale, weights),
+            ["values", "row_scale", *form.parts],
+            ["y"],
+            "Integer linear layer; activations uint8 with zero point 128.",
+        )
+
+
+def _mlp_parts(forms: dict[str, LinearForm]) -> list[str]:
+    return [f"{name}_{part}" for name in ("gate_up", "down") for part in forms[name].parts]
+
+
+def _mlp_linear(forms: dict[str, LinearForm]) -> mlp.Linear:
+    if forms["gate_up"].function != forms["down"].function:
+        raise ValueError("gate_up and down are stored differently; ReplayMLP expects one form for both")
+    return forms["down"].emit

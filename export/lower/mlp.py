@@ -1,0 +1,54 @@
+"""SwiGLU and ReplayMLP: rows that replay are never computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from ...toolkit.config import BackboneConfig
+from ...toolkit.numerics.tables import SIGMOID_RANGE, SIGMOID_STEPS
+from .body import Body
+from .linear import quantize_rows
+from .norm import rms_norm
+
+__all__ = ["replay_mlp", "swiglu"]
+
+Linear = Callable[[Body, ir.Value, ir.Value, Sequence[ir.Value]], ir.Value]
+
+
+def swiglu(op: Body, hidden: ir.Value, table: ir.Value, *, mlp: int) -> ir.Value:
+    """hidden (rows, 2 mlp), gate then up -> (rows, mlp); numerics in toolkit/numerics/mlp.py."""
+    gate, up = op("Split", hidden, np.array([mlp, mlp], np.int64), outputs=2, axis=1)
+    clipped = op("Clip", gate, np.float32(-SIGMOID_RANGE), np.float32(SIGMOID_RANGE))
+    steps = op("Round", op("Mul", clipped, np.float32(SIGMOID_STEPS)))
+    index = op.cast(op("Add", steps, np.float32(SIGMOID_RANGE * SIGMOID_STEPS)), ir.DataType.INT32)
+    entry = op.cast(op.lookup(table, index, op("Shape", gate)), ir.DataType.FLOAT)
+    return op("Mul", op("Mul", gate, op("Mul", entry, np.float32(2.0**-16))), up)
+
+
+def replay_mlp(
+    op: Body,
+    x: ir.Value,
+    replay: ir.Value,
+    cached: ir.Value,
+    gain: ir.Value,
+    table: ir.Value,
+    *weights: ir.Value,
+    config: BackboneConfig,
+    linear: Linear,
+) -> tuple[ir.Value, ir.Value]:
+    """x float32 and cached bfloat16 (rows, hidden), replay bool (rows,) -> float32 used, and the same as bfloat16.
+
+    The rows that compute are gathered, go through the MLP and are scattered over the cached ones: with none left
+    the products have no row and the weights are not touched. ``weights`` are those of gate_up, then of down.
+    """
+    half = len(weights) // 2
+    rows = op("Transpose", op("NonZero", op("Not", replay)), perm=[1, 0])
+    computing = op("GatherND", x, rows)
+    hidden = linear(op, *rms_norm(op, computing, gain, eps=config.norm_eps, hidden=config.hidden), weights[:half])
+    made = linear(op, *quantize_rows(op, swiglu(op, hidden, table, mlp=config.mlp)), weights[half:])
+    rounded = op.cast(op.cast(made, ir.DataType.BFLOAT16), ir.DataType.FLOAT)
+    used = op("ScatterND", op.cast(cached, ir.DataType.FLOAT), rows, rounded)
+    return used, op.cast(used, ir.DataType.BFLOAT16)

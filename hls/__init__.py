@@ -1,0 +1,1 @@
+"""Kernels and top level of the overlay in HLS C++."""

@@ -1,0 +1,1 @@
+"""Build scripts of the overlay, one set a board."""

@@ -1,0 +1,144 @@
+"""The protocol of a back end, and the part of it shared by those that run step by step."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..config import BackboneConfig, FrameLayout
+from ..numerics.tas import Pooling
+from ..settings import ReplaySettings, SamplingSettings
+from .state import DecodeState
+
+__all__ = ["Backend", "FrameRecord", "SteppingBackend", "step_inputs"]
+
+NO_LIMIT = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class FrameRecord:
+    """What a run of steps produced; step i reads position ``first + i`` and predicts the code after it."""
+
+    first: int
+    codes: np.ndarray  # (steps, clips) int64, without the code offset
+    scores: np.ndarray  # (steps, layers, rows) int64
+    replay: np.ndarray  # (steps, layers, rows) bool
+    logits: np.ndarray  # (steps, clips, codes) float32, after guidance
+    seconds: float
+
+
+class Backend(Protocol):
+    """A device or library that decodes. ``start`` resets everything, so two equal runs give equal results."""
+
+    name: str
+    config: BackboneConfig
+    layout: FrameLayout
+
+    def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None:
+        """Prepare for ``clips`` clips of at most ``limit`` positions; guidance doubles the rows."""
+
+    def prefill(self, tokens: np.ndarray) -> None:
+        """Run the positions of tokens (rows, n) without keeping their predictions."""
+
+    def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
+        """Read tokens (rows,), then each predicted code in turn, for as many steps as uniforms (steps, clips) has.
+
+        thresholds (layers,) int64 are integer TAS scores; see ``numerics.tas.integer_threshold``.
+        """
+
+    def counters(self) -> dict[str, int]:
+        """Steps run and MLP evaluations replayed since ``start``."""
+
+
+def step_inputs(state: DecodeState, clips: int, sampling: SamplingSettings, replay: ReplaySettings) -> dict[str, np.ndarray]:
+    """The inputs of a run that stay the same, and room for those that change, under the graph's names."""
+    config, rows = state.config, state.rows
+    pooling = Pooling.of(replay.policy, rows)
+    greedy = sampling.temperature == 0
+    first = np.arange(clips, dtype=np.int64)
+    return {
+        "tokens": np.zeros(rows, np.int64),
+        "position": np.zeros(rows, np.int64),
+        "slot_before": np.zeros((), np.int64),
+        "eligible": np.zeros(rows, np.bool_),
+        "replay_cache": np.zeros((config.layers, rows, config.hidden), np.uint16),
+        "age": np.zeros((config.layers, rows), np.int32),
+        "threshold": np.zeros(config.layers, np.int64),
+        "max_age": np.array(replay.max_age or NO_LIMIT, np.int32),
+        "pool": pooling.pool,
+        "vote": pooling.vote,
+        "conditional": first,
+        "unconditional": first + (rows - clips),
+        "uniform": np.zeros(clips, np.int64),
+        "guidance": np.array(sampling.guidance, np.float32),
+        "inverse_temperature": np.array(1.0 if greedy else 1.0 / sampling.temperature, np.float32),
+        "top_k": np.array(1 if greedy else sampling.top_k or state.layout.codes, np.int64),
+        "top_p": np.array(round(sampling.top_p * 65536), np.int64),
+    }
+
+
+class SteppingBackend(ABC):
+    """Runs the graph's step function once a position; subclasses say how."""
+
+    name: str
+
+    def __init__(self, config: BackboneConfig, layout: FrameLayout) -> None:
+        self.config, self.layout = config, layout
+
+    @abstractmethod
+    def run_step(self) -> dict[str, np.ndarray]:
+        """Outputs of one step over ``self.inputs`` and ``self.state``; valid until the next call."""
+
+    def caches_replaced(self) -> None:
+        """Called when the state's K and V arrays and mask are new ones."""
+
+    def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None:
+        self.clips = clips
+        self.state = DecodeState(self.config, self.layout, clips * (2 if sampling.guided else 1), limit)
+        self.inputs = step_inputs(self.state, clips, sampling, replay)
+        self._steps = self._replayed = 0
+        self.caches_replaced()
+
+    def prefill(self, tokens: np.ndarray) -> None:
+        for column in tokens.T:
+            self._step(column)
+
+    def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
+        steps, layers, rows = uniforms.shape[0], self.config.layers, self.state.rows
+        first, began = self.state.position, time.perf_counter()
+        codes = np.zeros((steps, self.clips), np.int64)
+        logits = np.zeros((steps, self.clips, self.layout.codes), np.float32)
+        scores = np.zeros((steps, layers, rows), np.int64)
+        replay = np.zeros((steps, layers, rows), np.bool_)
+        self.inputs["threshold"][:] = thresholds
+        for step in range(steps):
+            self.inputs["uniform"][:] = uniforms[step]
+            outputs = self._step(tokens)
+            codes[step], logits[step] = outputs["code"], outputs["logits"]
+            scores[step] = outputs["tas"].reshape(layers, rows)
+            replay[step] = outputs["replay"].reshape(layers, rows)
+            tokens = np.tile(codes[step] + self.layout.code_offset, rows // self.clips)
+        return FrameRecord(first, codes, scores, replay, logits, time.perf_counter() - began)
+
+    def counters(self) -> dict[str, int]:
+        return {"steps": self._steps, "replayed": self._replayed}
+
+    def _step(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
+        state = self.state
+        if state.make_room():
+            self.caches_replaced()
+        self.inputs["tokens"][:] = tokens
+        self.inputs["position"][:] = state.position
+        self.inputs["slot_before"][...] = state.slot_before
+        self.inputs["eligible"][:] = state.eligible
+        self.inputs["replay_cache"][:] = state.replay_cache[state.place]
+        self.inputs["age"][:] = state.age[state.place]
+        outputs = self.run_step()
+        state.append(outputs)
+        self._steps += 1
+        self._replayed += int(outputs["replay"].sum())
+        return outputs

@@ -1,0 +1,83 @@
+"""Everything a step needs to know of the steps before it: caches, mask, ages and replayed outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..config import BackboneConfig, FrameLayout
+from ..numerics.attention import MASKED
+
+__all__ = ["DecodeState"]
+
+ZERO = 128  # int8 0 as it travels in uint8
+
+
+class DecodeState:
+    """Flat arrays appended in place; K and V grow by whole frames, so no step copies a cache.
+
+    ``k_cache[layer]``, ``v_cache[layer]`` (rows, kv_heads, slots, head_dim) uint8; ``mask`` (rows, slots) int32;
+    ``replay_cache`` (places, layers, rows, hidden) uint16 bfloat16 bits; ``age`` (places, layers, rows) int32, how
+    often the cached output has been replayed. ``limit``: positions the clip may use, ValueError beyond.
+    """
+
+    def __init__(self, config: BackboneConfig, layout: FrameLayout, rows: int, limit: int) -> None:
+        self.config, self.layout, self.rows, self.limit = config, layout, rows, limit
+        self.position = 0
+        places = layout.tokens_per_frame
+        self.replay_cache = np.zeros((places, config.layers, rows, config.hidden), np.uint16)
+        self.age = np.zeros((places, config.layers, rows), np.int32)
+        self.slots = 0
+        self.k_cache: list[np.ndarray] = []
+        self.v_cache: list[np.ndarray] = []
+        self.mask = np.zeros((rows, 0), np.int32)
+        self._grow(layout.prompt_length + places)
+
+    @property
+    def place(self) -> int:
+        """Place of the position in its frame; prompt positions use the places before the first one."""
+        return (self.position - self.layout.prompt_length) % self.layout.tokens_per_frame
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the same place of an earlier frame lies before the position."""
+        return self.position - self.layout.tokens_per_frame >= self.layout.prompt_length
+
+    @property
+    def slot_before(self) -> int:
+        """Slot of the same place one frame earlier; slot 0 where there is none."""
+        return max(self.position - self.layout.tokens_per_frame, 0)
+
+    def make_room(self) -> bool:
+        """Ensure a slot for the next position; True when the caches were replaced by larger ones."""
+        if self.position >= self.limit:
+            raise ValueError(f"position {self.position} is beyond the {self.limit} positions this state was made for")
+        if self.position < self.slots:
+            return False
+        self._grow(min(self.slots + self.layout.tokens_per_frame, self.limit))
+        return True
+
+    def append(self, outputs: dict[str, np.ndarray]) -> None:
+        """Take in a step's k, v, mlp_output and replay (stacked layers * rows) and move to the next position."""
+        shape = (self.config.layers, self.rows)
+        k, v = (outputs[name].reshape(*shape, self.config.kv_heads, self.config.head_dim) for name in ("k", "v"))
+        for layer in range(self.config.layers):
+            self.k_cache[layer][:, :, self.position] = k[layer]
+            self.v_cache[layer][:, :, self.position] = v[layer]
+        self.mask[:, self.position] = 0
+        place = self.place
+        self.replay_cache[place] = outputs["mlp_output"].reshape(*shape, -1)
+        self.age[place] = (self.age[place] + 1) * outputs["replay"].reshape(shape)
+        self.position += 1
+
+    def _grow(self, slots: int) -> None:
+        self.k_cache = [self._larger(old, slots) for old in self.k_cache or [None] * self.config.layers]
+        self.v_cache = [self._larger(old, slots) for old in self.v_cache or [None] * self.config.layers]
+        mask = np.full((self.rows, slots), MASKED, np.int32)
+        mask[:, : self.slots] = self.mask
+        self.mask, self.slots = mask, slots
+
+    def _larger(self, old: np.ndarray | None, slots: int) -> np.ndarray:
+        new = np.full((self.rows, self.config.kv_heads, slots, self.config.head_dim), ZERO, np.uint8)
+        if old is not None:
+            new[:, :, : self.slots] = old
+        return new

@@ -1,0 +1,70 @@
+"""Shape of a model and of its video: the part of a checkpoint that every stage agrees on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["BackboneConfig", "FrameLayout", "Frozen"]
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class Frozen(BaseModel):
+    """A value read from a file: immutable, and a field nobody knows is an error rather than ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BackboneConfig(Frozen):
+    """A LLaMA-style decoder: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, no biases."""
+
+    hidden: Positive
+    layers: Positive
+    heads: Positive
+    kv_heads: Positive
+    head_dim: Positive
+    mlp: Positive
+    vocab: Positive
+    rope_theta: float = Field(10000.0, gt=0)
+    norm_eps: float = Field(1e-5, gt=0)
+
+    @model_validator(mode="after")
+    def _divisible(self) -> BackboneConfig:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim {self.head_dim} must be even: rotary embedding turns pairs")
+        return self
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads // self.kv_heads
+
+
+class FrameLayout(Frozen):
+    """Where the video sits in the flattened clip: ``prompt_length`` positions, then ``frames`` x ``tokens_per_frame``.
+
+    Codes are the vocabulary entries ``code_offset .. code_offset + codes - 1``.
+    """
+
+    prompt_length: Positive
+    frames: Positive
+    grid: tuple[Positive, Positive]
+    code_offset: Annotated[int, Field(ge=0)]
+    codes: Positive
+
+    @property
+    def tokens_per_frame(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def positions(self) -> int:
+        """Positions of a whole clip; the context the model was trained for."""
+        return self.prompt_length + self.frames * self.tokens_per_frame
+
+    def frame_start(self, frame: int) -> int:
+        """Position of the first code of ``frame``."""
+        return self.prompt_length + frame * self.tokens_per_frame

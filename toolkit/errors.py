@@ -1,0 +1,29 @@
+"""The errors a user can cause, each one sentence: what was found, what was expected, how to fix it."""
+
+from __future__ import annotations
+
+__all__ = ["BundleError", "CheckpointError", "FastCarError", "OutputError", "UsageError"]
+
+
+class FastCarError(Exception):
+    """Base of every error that is the input's fault; the command line prints it on one line and exits with 2."""
+
+    def __init__(self, subject: object, found: str, expected: str, fix: str) -> None:
+        self.subject, self.found, self.expected, self.fix = str(subject), found, expected, fix
+        super().__init__(f"{subject}: {found}; expected {expected}. {fix}")
+
+
+class UsageError(FastCarError):
+    """An option or argument holds a value that cannot be used."""
+
+
+class CheckpointError(FastCarError):
+    """A checkpoint folder is incomplete, inconsistent or holds unusable numbers."""
+
+
+class BundleError(FastCarError):
+    """A bundle is incomplete, altered or of another version."""
+
+
+class OutputError(FastCarError):
+    """The place to write to cannot take the result."""

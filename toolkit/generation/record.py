@@ -1,0 +1,53 @@
+"""What a generation did: codes, TAS, replay decisions and times, indexed by frame and place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Generation"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One batch of clips. Rows are the conditional sequences of all clips, then the unconditional ones.
+
+    ``tas`` and ``replay`` at [frame, place] belong to the step at that code's own position, the step that reads it.
+    The clip's last position predicts nothing and is never run: there ``tas`` is NaN and ``replay`` False, as is
+    ``tas`` in frame 0, which has no frame before it.
+    """
+
+    prompts: tuple[str, ...]  # one a clip
+    codes: np.ndarray  # (clips, frames, places) int32
+    tas: np.ndarray  # (frames, places, layers, rows) float32, in units of pre-softmax attention logits
+    replay: np.ndarray  # (frames, places, layers, rows) bool
+    thresholds: tuple[float | None, ...]  # one a layer, in the unit of tas; None: the layer never replays
+    seconds: np.ndarray  # (frames,) float64, wall time of the frame's steps
+    grid: tuple[int, int]  # places of a frame as (height, width)
+    logits: np.ndarray | None = None  # (clips, frames, places, codes) float32 after guidance, when recorded
+
+    @property
+    def rows(self) -> int:
+        return self.replay.shape[3]
+
+    @property
+    def steps(self) -> int:
+        """Steps that read a code: every position of the frames but the last one."""
+        return self.replay.shape[0] * self.replay.shape[1] - 1
+
+    @property
+    def replay_ratio(self) -> float:
+        """Replayed / all MLP evaluations, frame 0 included."""
+        return float(self.replay.sum()) / (self.steps * self.replay.shape[2] * self.replay.shape[3])
+
+    @property
+    def eligible_replay_ratio(self) -> float:
+        """Replayed / evaluations of frames >= 1, the only ones that could replay; NaN for a single frame."""
+        places = self.replay.shape[1]
+        evaluations = (self.steps - places) * self.replay.shape[2] * self.replay.shape[3]
+        return float(self.replay.sum()) / evaluations if evaluations > 0 else float("nan")
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.replay.shape[0] * self.replay.shape[1] / float(self.seconds.sum())

@@ -1,0 +1,37 @@
+"""SwiGLU and the MLP that computes only the rows that do not replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .bfloat16 import from_bfloat16, to_bfloat16
+from .linear import linear, quantize_rows
+from .norm import rms_norm
+from .tables import SIGMOID_RANGE, SIGMOID_STEPS, sigmoid_table
+from .weights import LayerWeights
+
+__all__ = ["replay_mlp", "swiglu"]
+
+
+def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """gate * sigmoid(gate) * up (arXiv 2002.05202, eq. 6), sigmoid from a table in steps of 1/128."""
+    index = np.rint(np.clip(gate, -SIGMOID_RANGE, SIGMOID_RANGE) * np.float32(SIGMOID_STEPS))
+    entry = sigmoid_table()[(index + np.float32(SIGMOID_RANGE * SIGMOID_STEPS)).astype(np.int32)]
+    return gate * (entry.astype(np.float32) * np.float32(2.0**-16)) * up
+
+
+def replay_mlp(
+    x: np.ndarray, replay: np.ndarray, cached: np.ndarray, layer: LayerWeights, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """MLP output of each row, cached or computed: (rows, hidden) float32, and the bfloat16 bits to cache.
+
+    x (rows, hidden) float32 before the norm; replay (rows,) bool; cached (rows, hidden) uint16 bfloat16 bits.
+    A computed output is rounded to bfloat16 too, so what is cached is what was used.
+    """
+    used = cached.copy()
+    computing = ~replay
+    if computing.any():
+        hidden = linear(rms_norm(x[computing], layer.mlp_gain, eps), layer.gate_up)
+        gate, up = np.split(hidden, 2, axis=-1)
+        used[computing] = to_bfloat16(linear(quantize_rows(swiglu(gate, up)), layer.down))
+    return from_bfloat16(used), used

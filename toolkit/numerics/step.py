@@ -1,0 +1,79 @@
+"""One decode step of the whole model: the readable definition of what the graph and the overlay compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .attention import AttentionScales, attention, quantize_heads
+from .linear import linear, quantize_rows
+from .mlp import replay_mlp
+from .norm import rms_norm
+from .rope import rotate
+from .sampling import guided_logits, sample
+from .tas import Pooling, replay_decision, temporal_attention_score
+from .weights import IntegerModel, LayerWeights
+
+__all__ = ["Arrays", "decode_step"]
+
+Arrays = dict[str, np.ndarray]
+ZERO_POINT = 128
+
+
+def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: Arrays) -> Arrays:
+    """Inputs and outputs by the names, types and shapes of the ONNX graph; bfloat16 as uint16 bits.
+
+    cos and sin (positions, head_dim) float32 are the bundle's rotary tables.
+    """
+    x = model.embedding[inputs["tokens"]].astype(np.float32)
+    turn = cos[inputs["position"]], sin[inputs["position"]]
+    made = []
+    for index, layer in enumerate(model.layers):
+        x, outputs = _layer(model, index, layer, x, turn, inputs)
+        made.append(outputs)
+    names = ("k", "v", "mlp_output", "tas", "replay")
+    stacked = {name: np.concatenate(parts) for name, parts in zip(names, zip(*made, strict=True), strict=True)}
+    rows = linear(rms_norm(x, model.final_gain, model.config.norm_eps), model.head)
+    conditional, unconditional = rows[inputs["conditional"]], rows[inputs["unconditional"]]
+    logits = guided_logits(conditional, unconditional, inputs["guidance"])
+    code = sample(logits, inputs["uniform"], inputs["inverse_temperature"], inputs["top_k"], inputs["top_p"])
+    return {"code": code, "logits": logits, **stacked}
+
+
+def _layer(
+    model: IntegerModel, index: int, layer: LayerWeights, x: np.ndarray, turn: tuple[np.ndarray, np.ndarray], inputs: Arrays
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    config = model.config
+    qkv = linear(rms_norm(x, layer.attention_gain, config.norm_eps), layer.qkv)
+    heads = qkv.reshape(x.shape[0], -1, config.head_dim)
+    straight, value = np.split(heads, [config.heads + config.kv_heads], axis=1)
+    inverse = np.float32(1) / np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale])
+    integers = quantize_heads(np.concatenate([rotate(straight, *turn), value], axis=1), inverse)
+    q, k, v = np.split(integers, [config.heads, config.heads + config.kv_heads], axis=1)
+
+    k_cache, v_cache = (_signed(inputs[f"{part}_cache.{index}"]) for part in ("k", "v"))
+    tas_query = q
+    if model.tas_query == "pre_rope":
+        tas_query = quantize_heads(straight[:, : config.heads], inverse[: config.heads])
+    score = temporal_attention_score(tas_query, k_cache[:, :, int(inputs["slot_before"])], layer.tas_multiplier)
+    replay = replay_decision(
+        score,
+        int(inputs["threshold"][index]),
+        inputs["eligible"],
+        inputs["age"][index],
+        int(inputs["max_age"]),
+        Pooling(inputs["pool"], inputs["vote"]),
+    )
+
+    scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
+    mixed = attention(q, k, v, k_cache, v_cache, inputs["mask"], scales)
+    x = x + linear(quantize_rows(mixed), layer.output)
+    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][index], layer, config.norm_eps)
+    return x + used, (_unsigned(k), _unsigned(v), to_cache, score, replay)
+
+
+def _signed(cache: np.ndarray) -> np.ndarray:
+    return (cache.astype(np.int16) - ZERO_POINT).astype(np.int8)
+
+
+def _unsigned(integers: np.ndarray) -> np.ndarray:
+    return (integers.astype(np.int16) + ZERO_POINT).astype(np.uint8)

@@ -1,0 +1,46 @@
+"""Function tables on integer indices: the only way exp and sigmoid enter the arithmetic.
+
+``floor`` picks the index for exp: every entry is then too large by the same expected factor, which cancels in a
+softmax. Tables are integers, so they are the same on every machine whatever its math library.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+__all__ = [
+    "ATTENTION_BITS",
+    "EXP_FRACTION_BITS",
+    "SAMPLE_BITS",
+    "SIGMOID_RANGE",
+    "SIGMOID_STEPS",
+    "exp2_table",
+    "sigmoid_table",
+]
+
+EXP_FRACTION_BITS = 10  # index step of 2^-10 in log2: an entry is within 0.07 % of the function
+ATTENTION_BITS = 15  # probabilities up to 2^15: a high and a low byte, each a uint8 operand of p.V
+SAMPLE_BITS = 24  # weights up to 2^24: 32768 codes x 24-bit uniforms stay below 2^63
+SIGMOID_STEPS = 128  # entries per unit
+SIGMOID_RANGE = 16  # beyond +-16 the function is 0 or 1 to within 2^-23
+
+
+@cache
+def exp2_table(bits: int) -> np.ndarray:
+    """Entry t = round(2^bits * 2^-(t mod 2^10 / 2^10)) >> (t div 2^10), int32, up to the first entry that is 0.
+
+    A kernel holds the first 2^10 entries and shifts; ``t`` is -log2 of the weight with 10 fractional bits.
+    """
+    steps = 1 << EXP_FRACTION_BITS
+    mantissa = np.rint(2.0**bits * 2.0 ** (-np.arange(steps) / steps)).astype(np.int64)
+    shifted = [mantissa >> shift for shift in range(bits + 1)]
+    return np.concatenate([*shifted, np.zeros(1, np.int64)]).astype(np.int32)
+
+
+@cache
+def sigmoid_table() -> np.ndarray:
+    """Entry i = min(65535, round(2^16 * sigmoid(i / 128 - 16))), int32 (4097,)."""
+    x = np.arange(2 * SIGMOID_RANGE * SIGMOID_STEPS + 1) / SIGMOID_STEPS - SIGMOID_RANGE
+    return np.minimum(np.rint(65536.0 / (1.0 + np.exp(-x))), 65535).astype(np.int32)

@@ -1,0 +1,59 @@
+"""What a run is asked to do: sampling and replay settings, validated before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import UsageError
+
+__all__ = ["POLICIES", "ReplaySettings", "SamplingSettings"]
+
+POLICIES = ("independent", "mean", "all")
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """``top_k`` 0 and ``top_p`` 1 keep every code; ``temperature`` 0 is greedy; ``guidance`` 1 is none."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    guidance: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check("temperature", self.temperature, 0 <= self.temperature < 1e3, "0 (greedy) or a positive number")
+        _check("top-k", self.top_k, self.top_k >= 0, "0 (all codes) or a positive number of codes")
+        _check("top-p", self.top_p, 2**-16 <= self.top_p <= 1, "a probability above 0 and up to 1")
+        _check("guidance", self.guidance, 0 <= self.guidance < 1e3, "1 (none) or a scale such as 3")
+
+    @property
+    def guided(self) -> bool:
+        """Whether an unconditional row has to run beside each clip's own."""
+        return self.guidance != 1.0
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """``thresholds`` one a layer in units of TAS, None where the layer never replays; empty: dense everywhere.
+
+    ``max_age``: how often in a row a value may be replayed; None: without limit; 1: never twice in a row.
+    """
+
+    thresholds: tuple[float | None, ...] = ()
+    policy: str = "independent"
+    max_age: int | None = None
+
+    def __post_init__(self) -> None:
+        _check("policy", self.policy, self.policy in POLICIES, f"one of {', '.join(POLICIES)}")
+        _check("max-age", self.max_age, self.max_age is None or self.max_age >= 1, "a positive number of frames")
+        for threshold in self.thresholds:
+            _check("threshold", threshold, threshold is None or threshold == threshold, "a number")
+
+    @classmethod
+    def uniform(cls, threshold: float | None, layers: int, policy: str = "independent", max_age: int | None = None) -> ReplaySettings:
+        return cls((threshold,) * layers, policy, max_age)
+
+
+def _check(name: str, value: object, valid: bool, expected: str) -> None:
+    if not valid:
+        raise UsageError(f"--{name}", str(value), expected, f"Give another --{name}.")
