@@ -47,7 +47,7 @@ class Body:
     def unsqueeze(self, x: ir.Value, *axes: int) -> ir.Value:
         return self("Unsqueeze", x, np.array(axes, np.int64))
 
-    def lookup(self, table: ir.Value, index: ir.Value, shape: ir.Value) -> ir.Value:
+    def lookup(self, table: ir.Value, index: ir.Value, shape: Operand) -> ir.Value:
         """table[index] for a flat table; GatherElements because onnxruntime's Gather is 6 x slower on scalars."""
         flat = self("GatherElements", table, self.reshape(index, -1), axis=0)
         return self("Reshape", flat, shape)

@@ -40,7 +40,7 @@ def define_functions(
     library.define(
         "RotaryEmbedding",
         partial(rope.rotary_embedding, config=config, pre=pre_rope),
-        ["qkv", "cos", "sin", "inverse_scale"],
+        ["qkv", "cos", "sin", "scale"],
         q_parts,
         "Rotary embedding and int8 quantization of q, k, v.",
     )

@@ -95,14 +95,14 @@ class _Step:
 
     def _layer(self, index: int, x: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ...]]:
         op, name = self.op, f"layers.{index}"
-        weight = lambda part: self._weight(f"{name}.{part}")  # noqa: E731
-        call = lambda function, *inputs, outputs=1: op.call(  # noqa: E731
+        weight = lambda part: self._weight(f"{name}.{part}")
+        call = lambda function, *inputs, outputs=1: op.call(
             function, *inputs, outputs=outputs, name=f"{name}.{function}.{len(op.tape.nodes)}"
         )
         k_cache, v_cache = (self._cache(f"{part}_cache.{index}") for part in ("k", "v"))
         normed = call("RMSNorm", x, weight("attention_gain"), outputs=2)
         qkv = call(self.forms["qkv"].function, *normed, *self._linear(f"{name}.qkv", "qkv"))
-        parts = call("RotaryEmbedding", qkv, *self.turn, weight("inverse_scale"), outputs=4 if self.pre else 3)
+        parts = call("RotaryEmbedding", qkv, *self.turn, weight("head_scale"), outputs=4 if self.pre else 3)
         q, k, v = parts[:3]
         score = call(
             "TemporalAttentionScore", parts[-1] if self.pre else q, k_cache, self.slot_before, weight("tas_multiplier")
@@ -155,7 +155,7 @@ class _Step:
         cached = self._input("replay_cache", D.BFLOAT16, layers, "rows", self.config.hidden)
         zero = np.array([0], np.int64)
         single = np.ones(layers, np.int64)
-        as_tuple = lambda value: value if isinstance(value, tuple) else (value,)  # noqa: E731
+        as_tuple = lambda value: value if isinstance(value, tuple) else (value,)
         split = [as_tuple(op("Split", value, single, outputs=layers, axis=0)) for value in (threshold, age, cached)]
         squeezed = [tuple(op("Squeeze", value, zero) for value in values) for values in split[1:]]
         return split[0], squeezed[0], squeezed[1]

@@ -23,10 +23,12 @@ def max_abs(op: Body, x: ir.Value) -> ir.Value:
 
 
 def quantize_rows(op: Body, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """x (rows, n) -> uint8 values and (rows, 1) scale; numerics in toolkit/numerics/linear.py."""
-    peak = max_abs(op, x)
-    values = op("Round", op("Mul", x, op("Div", np.float32(127), peak)))
-    return to_uint8(op, values), op("Div", peak, np.float32(127))
+    """x (rows, n) -> uint8 values and (rows, 1) scale; numerics in toolkit/numerics/linear.py.
+
+    QuantizeLinear by 1 rounds half to even and adds the zero point: three operators in one.
+    """
+    scale = op("Div", max_abs(op, x), np.float32(127))
+    return op("QuantizeLinear", op("Div", x, scale), np.float32(1), ZERO_POINT), scale
 
 
 def expand_int4(op: Body, values: ir.Value, multiplier: ir.Value, group_size: int) -> ir.Value:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.config import BackboneConfig
-from ...toolkit.numerics.tables import SIGMOID_RANGE, SIGMOID_STEPS
+from ...toolkit.numerics.tables import SIGMOID_STEPS
 from .body import Body
 from .linear import quantize_rows
 from .norm import rms_norm
@@ -21,11 +21,9 @@ Linear = Callable[[Body, ir.Value, ir.Value, Sequence[ir.Value]], ir.Value]
 def swiglu(op: Body, hidden: ir.Value, table: ir.Value, *, mlp: int) -> ir.Value:
     """hidden (rows, 2 mlp), gate then up -> (rows, mlp); numerics in toolkit/numerics/mlp.py."""
     gate, up = op("Split", hidden, np.array([mlp, mlp], np.int64), outputs=2, axis=1)
-    clipped = op("Clip", gate, np.float32(-SIGMOID_RANGE), np.float32(SIGMOID_RANGE))
-    steps = op("Round", op("Mul", clipped, np.float32(SIGMOID_STEPS)))
-    index = op.cast(op("Add", steps, np.float32(SIGMOID_RANGE * SIGMOID_STEPS)), ir.DataType.INT32)
-    entry = op.cast(op.lookup(table, index, op("Shape", gate)), ir.DataType.FLOAT)
-    return op("Mul", op("Mul", gate, op("Mul", entry, np.float32(2.0**-16))), up)
+    steps = op("QuantizeLinear", gate, np.float32(1 / SIGMOID_STEPS), np.uint16(32768))
+    sigmoid = op.lookup(table, op.cast(steps, ir.DataType.INT32), np.array([-1, mlp], np.int64))
+    return op("Mul", op("Mul", gate, sigmoid), up)
 
 
 def replay_mlp(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.config import BackboneConfig
@@ -19,8 +18,8 @@ def temporal_attention_score(
     k_before = op("Gather", k_cache, slot_before, axis=2)
     grouped = op.reshape(q, -1, config.kv_heads, config.group, config.head_dim)
     dots = op("MatMulInteger", grouped, op.unsqueeze(k_before, -1), ZERO_POINT, ZERO_POINT)
-    weighted = op("Mul", op.cast(op.reshape(dots, -1, config.heads), ir.DataType.INT64), multiplier)
-    return op.reduce("Sum", weighted, -1, keepdims=False)
+    by_head = op.cast(op.reshape(dots, -1, config.heads), ir.DataType.INT64)
+    return op("MatMul", by_head, multiplier)
 
 
 def replay_decision(

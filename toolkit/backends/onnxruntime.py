@@ -16,7 +16,7 @@ BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16: NumPy has no such type, its bits tra
 CAST_AS = {"replay_cache": BFLOAT16, "mlp_output": BFLOAT16}
 
 
-def open_session(path: Path, threads: int | None = None, optimize: bool = True):  # noqa: ANN201 (optional package)
+def open_session(path: Path, threads: int | None = None, optimize: bool = True):
     """A CPU session that computes each operator as written.
 
     Basic optimization only folds constants and removes no-ops; the levels above fuse scale multiplications and so

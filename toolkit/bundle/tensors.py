@@ -81,12 +81,10 @@ def _linear_tensors(name: str, linear: LinearWeights) -> dict[str, np.ndarray]:
 
 def _layer_tensors(name: str, layer: LayerWeights, config: BackboneConfig) -> dict[str, np.ndarray]:
     scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
-    inverse = np.float32(1) / np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale])
     return {
         f"{name}.attention_gain": layer.attention_gain,
         f"{name}.mlp_gain": layer.mlp_gain,
         f"{name}.head_scale": np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale]),
-        f"{name}.inverse_scale": inverse.reshape(-1, 1),
         f"{name}.exponent": scales.exponent.reshape(config.kv_heads, config.group, 1),
         f"{name}.v_scale": layer.v_scale.reshape(config.kv_heads, 1, 1),
         f"{name}.tas_multiplier": layer.tas_multiplier.astype(np.int64),

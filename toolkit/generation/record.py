@@ -26,6 +26,7 @@ class Generation:
     seconds: np.ndarray  # (frames,) float64, wall time of the frame's steps
     grid: tuple[int, int]  # places of a frame as (height, width)
     logits: np.ndarray | None = None  # (clips, frames, places, codes) float32 after guidance, when recorded
+    interrupted: bool = False  # stopped before the last frame; the frames here are whole
 
     @property
     def rows(self) -> int:

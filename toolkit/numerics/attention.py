@@ -35,9 +35,9 @@ class AttentionScales:
         return cls(exponent, v_scale)
 
 
-def quantize_heads(x: np.ndarray, inverse_scale: np.ndarray) -> np.ndarray:
-    """x (rows, heads, head_dim) float32 -> clip(round(x * inverse_scale), +-127) int8; inverse_scale (heads,)."""
-    return np.clip(np.rint(x * inverse_scale[:, None]), -127, 127).astype(np.int8)
+def quantize_heads(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """x (rows, heads, head_dim) float32 -> clip(round(x / scale), -128, 127) int8; scale (heads,)."""
+    return np.clip(np.rint(x / scale[:, None]), -128, 127).astype(np.int8)
 
 
 def attention(

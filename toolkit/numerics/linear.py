@@ -27,9 +27,9 @@ def row_max_abs(x: np.ndarray) -> np.ndarray:
 
 
 def quantize_rows(x: np.ndarray) -> QuantizedRows:
-    """x (rows, n) float32 -> round_half_even(x * (127 / max|x|)) with scale max|x| / 127, row by row."""
-    peak = row_max_abs(x)
-    return QuantizedRows(np.rint(x * (np.float32(127) / peak)).astype(np.int8), peak / np.float32(127))
+    """x (rows, n) float32 -> round_half_even(x / scale) with scale max|x| / 127, row by row."""
+    scale = row_max_abs(x) / np.float32(127)
+    return QuantizedRows(np.rint(x / scale).astype(np.int8), scale)
 
 
 def exact_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -7,17 +7,16 @@ import numpy as np
 from .bfloat16 import from_bfloat16, to_bfloat16
 from .linear import linear, quantize_rows
 from .norm import rms_norm
-from .tables import SIGMOID_RANGE, SIGMOID_STEPS, sigmoid_table
+from .tables import SIGMOID_STEPS, sigmoid_table
 from .weights import LayerWeights
 
 __all__ = ["replay_mlp", "swiglu"]
 
 
 def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """gate * sigmoid(gate) * up (arXiv 2002.05202, eq. 6), sigmoid from a table in steps of 1/128."""
-    index = np.rint(np.clip(gate, -SIGMOID_RANGE, SIGMOID_RANGE) * np.float32(SIGMOID_STEPS))
-    entry = sigmoid_table()[(index + np.float32(SIGMOID_RANGE * SIGMOID_STEPS)).astype(np.int32)]
-    return gate * (entry.astype(np.float32) * np.float32(2.0**-16)) * up
+    """gate * sigmoid(gate) * up (arXiv 2002.05202, eq. 6), sigmoid from a table by a 16-bit index."""
+    index = np.clip(np.rint(gate * np.float32(SIGMOID_STEPS)) + 32768, 0, 65535).astype(np.int32)
+    return gate * sigmoid_table()[index] * up
 
 
 def replay_mlp(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .linear import QuantizedRows, row_max_abs
+from .linear import QuantizedRows, quantize_rows, row_max_abs
 
 __all__ = ["rms_norm"]
 
@@ -15,12 +15,10 @@ def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float) -> QuantizedRows:
     x is brought to int16 first, so the sum of squares is an integer: 2^30 * hidden fits int64 for any hidden.
     The normalizing factor is common to the row and only enters its scale.
     """
-    up = np.float32(32767) / row_max_abs(x)
-    integer = np.rint(x * up)
+    step = row_max_abs(x) / np.float32(32767)
+    integer = np.rint(x / step)
     squares = np.square(integer.astype(np.int64)).sum(axis=-1, keepdims=True)
     mean = squares.astype(np.float32) / np.float32(x.shape[-1])
-    root = np.sqrt(mean + np.float32(eps) * up * up)
-    scaled = integer * gain
-    peak = row_max_abs(scaled)
-    values = np.rint(scaled * (np.float32(127) / peak)).astype(np.int8)
-    return QuantizedRows(values, peak / root / np.float32(127))
+    root = np.sqrt(mean + np.float32(eps) / (step * step))
+    quantized = quantize_rows(integer * gain)
+    return QuantizedRows(quantized.values, quantized.scale / root)

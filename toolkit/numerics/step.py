@@ -46,14 +46,14 @@ def _layer(
     qkv = linear(rms_norm(x, layer.attention_gain, config.norm_eps), layer.qkv)
     heads = qkv.reshape(x.shape[0], -1, config.head_dim)
     straight, value = np.split(heads, [config.heads + config.kv_heads], axis=1)
-    inverse = np.float32(1) / np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale])
-    integers = quantize_heads(np.concatenate([rotate(straight, *turn), value], axis=1), inverse)
+    head_scale = np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale])
+    integers = quantize_heads(np.concatenate([rotate(straight, *turn), value], axis=1), head_scale)
     q, k, v = np.split(integers, [config.heads, config.heads + config.kv_heads], axis=1)
 
     k_cache, v_cache = (_signed(inputs[f"{part}_cache.{index}"]) for part in ("k", "v"))
     tas_query = q
     if model.tas_query == "pre_rope":
-        tas_query = quantize_heads(straight[:, : config.heads], inverse[: config.heads])
+        tas_query = quantize_heads(straight[:, : config.heads], layer.q_scale)
     score = temporal_attention_score(tas_query, k_cache[:, :, int(inputs["slot_before"])], layer.tas_multiplier)
     replay = replay_decision(
         score,

@@ -14,7 +14,7 @@ __all__ = [
     "ATTENTION_BITS",
     "EXP_FRACTION_BITS",
     "SAMPLE_BITS",
-    "SIGMOID_RANGE",
+    "SIGMOID_SHIFT",
     "SIGMOID_STEPS",
     "exp2_table",
     "sigmoid_table",
@@ -23,8 +23,8 @@ __all__ = [
 EXP_FRACTION_BITS = 10  # index step of 2^-10 in log2: an entry is within 0.07 % of the function
 ATTENTION_BITS = 15  # probabilities up to 2^15: a high and a low byte, each a uint8 operand of p.V
 SAMPLE_BITS = 24  # weights up to 2^24: 32768 codes x 24-bit uniforms stay below 2^63
-SIGMOID_STEPS = 128  # entries per unit
-SIGMOID_RANGE = 16  # beyond +-16 the function is 0 or 1 to within 2^-23
+SIGMOID_STEPS = 2048  # index steps per unit: a 16-bit index spans +-16, where the function is 0 or 1 to 2^-23
+SIGMOID_SHIFT = 4  # index bits below the 4096 entries a kernel holds
 
 
 @cache
@@ -41,6 +41,10 @@ def exp2_table(bits: int) -> np.ndarray:
 
 @cache
 def sigmoid_table() -> np.ndarray:
-    """Entry i = min(65535, round(2^16 * sigmoid(i / 128 - 16))), int32 (4097,)."""
-    x = np.arange(2 * SIGMOID_RANGE * SIGMOID_STEPS + 1) / SIGMOID_STEPS - SIGMOID_RANGE
-    return np.minimum(np.rint(65536.0 / (1.0 + np.exp(-x))), 65535).astype(np.int32)
+    """sigmoid in units of 2^-16 by 16-bit index 32768 + 2048 x, as float32 (65536,): entry * 2^-16 is exact.
+
+    A kernel holds round(2^16 * sigmoid) at the middle of every 16 indices, 4096 integers up to 65535.
+    """
+    middle = (np.arange(65536) >> SIGMOID_SHIFT << SIGMOID_SHIFT) + (1 << SIGMOID_SHIFT) / 2
+    x = (middle - 32768) / SIGMOID_STEPS
+    return (np.minimum(np.rint(65536.0 / (1.0 + np.exp(-x))), 65535) / 65536).astype(np.float32)

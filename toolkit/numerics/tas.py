@@ -8,9 +8,9 @@ import numpy as np
 
 from .linear import exact_matmul
 
-__all__ = ["NEVER", "Pooling", "integer_threshold", "replay_decision", "temporal_attention_score", "tas_unit"]
+__all__ = ["NEVER", "Pooling", "integer_threshold", "replay_decision", "tas_unit", "temporal_attention_score"]
 
-NEVER = 1 << 40  # no score reaches it: 127^3 * head_dim * heads < 2^36; times 32 rows it still fits int64
+NEVER = 1 << 40  # no score reaches it: 128^2 * 127 * head_dim * heads < 2^36; times 32 rows it still fits int64
 
 
 def temporal_attention_score(q: np.ndarray, k_before: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
@@ -33,9 +33,9 @@ def tas_unit(tas_scale: float, heads: int, head_dim: int) -> float:
 
 def integer_threshold(threshold: float | None, unit: float) -> int:
     """Largest integer score that does not replay: TAS > threshold exactly when score > floor(threshold / unit)."""
-    if threshold is None or threshold / unit >= NEVER:
+    if threshold is None:
         return NEVER
-    return max(int(np.floor(threshold / unit)), -NEVER)
+    return int(np.floor(np.clip(threshold / unit, -NEVER, NEVER)))
 
 
 @dataclass(frozen=True)

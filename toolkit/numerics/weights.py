@@ -65,7 +65,7 @@ class LayerWeights:
 
     attention_gain: np.ndarray  # (hidden,) float32
     qkv: LinearWeights  # (hidden, (heads + 2 kv_heads) * head_dim): q, then k, then v
-    q_scale: np.ndarray  # (heads,) float32: q = round(q_rotated / q_scale) in -127..127
+    q_scale: np.ndarray  # (heads,) float32: q = round(q_rotated / q_scale) in -128..127
     k_scale: np.ndarray  # (kv_heads,) float32, k after rotary embedding
     v_scale: np.ndarray  # (kv_heads,) float32
     tas_multiplier: np.ndarray  # (heads,) int32 in 1..127 with q_scale * k_scale == tas_multiplier * tas_scale

@@ -1,0 +1,69 @@
+"""Checkpoint importers by declared format; adding one is a module with a loader and an entry here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from ..toolkit.bundle.prompts import Prompts
+from ..toolkit.config import FrameLayout
+from ..toolkit.errors import CheckpointError
+from ..toolkit.settings import SamplingSettings
+from .llama import Llama
+
+__all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "load_model"]
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A checkpoint in memory. ``calibration`` and ``held_out`` (clips, positions) int64: prompt tokens and codes."""
+
+    name: str
+    llama: Llama
+    layout: FrameLayout
+    prompts: Prompts
+    tokenizer: torch.nn.Module
+    frame_rate: float
+    sampling: SamplingSettings
+    calibration: torch.Tensor
+    held_out: torch.Tensor
+
+
+def _load_car(folder: Path) -> ImportedModel:
+    from .car.checkpoint import load_checkpoint
+
+    return load_checkpoint(folder).imported()
+
+
+IMPORTERS: dict[str, Callable[[Path], ImportedModel]] = {"fastcar.checkpoint": _load_car}
+BUILT_IN = {"car": "car/checkpoint"}
+
+
+def load_model(model: str | Path) -> ImportedModel:
+    """A built-in model by name, or a checkpoint folder. CheckpointError if it is neither or cannot be used."""
+    folder = Path(str(files(__package__).joinpath(BUILT_IN[str(model)]))) if str(model) in BUILT_IN else Path(model)
+    return IMPORTERS[_declared_format(folder)](folder)
+
+
+def _declared_format(folder: Path) -> str:
+    known = ", ".join(IMPORTERS)
+    if not folder.is_dir():
+        raise CheckpointError(
+            folder, "no such folder", f"a checkpoint folder or one of: {', '.join(BUILT_IN)}", "Check the name."
+        )
+    config = folder / "config.json"
+    try:
+        declared = json.loads(config.read_text())
+    except FileNotFoundError:
+        raise CheckpointError(config, "missing", "a config.json in the checkpoint folder", "Is it the right folder?") from None
+    except ValueError as error:
+        raise CheckpointError(config, f"not JSON ({error})", "a checkpoint's config.json", "Copy it again.") from error
+    name = declared.get("format") if isinstance(declared, dict) else None
+    if name not in IMPORTERS:
+        raise CheckpointError(config, f"format {name!r}", f"one of: {known}", "Convert the checkpoint to one of these.")
+    return name

@@ -1,0 +1,128 @@
+"""The export stage from end to end: checkpoint -> quantized model -> graph -> bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from ..toolkit.bundle.bundle import (
+    BACKBONE,
+    DECODER,
+    TOKENIZER,
+    WEIGHTS,
+    Bundle,
+    write_bundle,
+)
+from ..toolkit.bundle.manifest import Manifest
+from ..toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from ..toolkit.numerics.decoder import IntegerDecoder
+from ..toolkit.numerics.tas import tas_unit
+from ..toolkit.numerics.weights import IntegerModel
+from ..toolkit.video.folder import check_output_folder
+from .decoder import quantize_decoder
+from .importers import ImportedModel, load_model
+from .lower.decoder import lower_decoder
+from .lower.graph import lower_backbone
+from .quantize.evaluate import cross_entropy
+from .quantize.pipeline import Quantized, quantize_with_report
+from .quantize.recipes import Recipe, get_recipe
+
+__all__ = ["export_model"]
+
+Progress = Callable[[str, int, int], None]
+EVALUATED_CLIPS = 8
+DECODER_FRAMES = 64
+
+
+def export_model(
+    model: str | Path,
+    out: str | Path,
+    *,
+    recipe: str = "w8a8",
+    tas_query: str = "post_rope",
+    evaluate: bool = True,
+    overwrite: bool = False,
+    on_progress: Progress | None = None,
+) -> Bundle:
+    """Quantize ``model`` (a built-in name or a checkpoint folder) by a recipe and write a bundle to ``out``.
+
+    ``evaluate`` records the held-out cross-entropy beside that of the float model. UsageError, CheckpointError or
+    OutputError before any work if an argument, the checkpoint or the place to write to cannot be used.
+
+    Example::
+
+        bundle = fastcar.export_model("car", "car-w8a8", recipe="w8a8")
+        print(bundle.manifest.record)
+    """
+    progress = on_progress or (lambda stage, done, total: None)
+    chosen = get_recipe(recipe)
+    out = Path(out)
+    imported = load_model(model)
+    check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
+
+    def fill(folder: Path) -> Manifest:
+        quantized = quantize_with_report(
+            imported.llama, imported.layout, chosen, imported.calibration, tas_query=tas_query, progress=progress
+        )
+        record = _record(imported, quantized, progress) if evaluate else {}
+        write_backbone(folder, quantized.model)
+        codes = imported.calibration[:, imported.layout.prompt_length :] - imported.layout.code_offset
+        frames = codes.reshape(-1, *imported.layout.grid)
+        spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
+        write_decoder(folder, quantize_decoder(imported.tokenizer, spread))
+        (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
+        return _manifest(imported, chosen, quantized.model, record)
+
+    return write_bundle(out, fill, overwrite)
+
+
+def write_backbone(folder: Path, model: IntegerModel) -> None:
+    """The step graph and its weights, which the graph reads in place; checked by onnx's full check."""
+    write_tensors(folder / WEIGHTS, model_tensors(model))
+    stored = stored_tensors(folder / WEIGHTS)
+    ir.save(lower_backbone(model.config, model.layout, stored, WEIGHTS, model.tas_query), folder / BACKBONE)
+    onnx.checker.check_model(str(folder / BACKBONE), full_check=True)
+
+
+def write_decoder(folder: Path, decoder: IntegerDecoder) -> None:
+    ir.save(lower_decoder(decoder), folder / DECODER)
+    onnx.checker.check_model(str(folder / DECODER), full_check=True)
+
+
+def _record(imported: ImportedModel, quantized: Quantized, progress: Progress) -> dict[str, float | list[str]]:
+    """Held-out cross-entropy in nats a code of the float and the quantized model, and what quantization met."""
+    held_out = imported.held_out[:EVALUATED_CLIPS]
+    progress("held-out cross-entropy", 0, 2)
+    before = cross_entropy(imported.llama, held_out, imported.layout)
+    progress("held-out cross-entropy", 1, 2)
+    after = cross_entropy(quantized.network, held_out, imported.layout)
+    progress("held-out cross-entropy", 2, 2)
+    return {
+        "cross_entropy_fp32": before,
+        "cross_entropy_quantized": after,
+        "cross_entropy_change_percent": 100 * (after / before - 1),
+        "quantization_notes": list(quantized.report.notes),
+    }
+
+
+def _manifest(imported: ImportedModel, recipe: Recipe, model: IntegerModel, record: dict) -> Manifest:
+    config = model.config
+    return Manifest(
+        name=imported.name,
+        fastcar=version("fastcar-edge"),
+        config=config,
+        frame_layout=imported.layout,
+        frame_rate=imported.frame_rate,
+        recipe=asdict(recipe),
+        sampling=imported.sampling,
+        tas_query=model.tas_query,
+        tas_unit=tuple(tas_unit(layer.tas_scale, config.heads, config.head_dim) for layer in model.layers),
+        thresholds=(None,) * config.layers,
+        record=record,
+        files={},
+    )

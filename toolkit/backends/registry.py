@@ -1,0 +1,31 @@
+"""Back ends by name."""
+
+from __future__ import annotations
+
+from ..bundle.bundle import BACKBONE, Bundle
+from ..errors import UsageError
+from .onnxruntime import OnnxRuntimeBackend
+from .protocol import Backend
+from .reference import ReferenceBackend
+
+__all__ = ["BACKENDS", "open_backend"]
+
+
+def _onnxruntime(bundle: Bundle, threads: int | None) -> Backend:
+    manifest = bundle.manifest
+    return OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
+
+
+def _reference(bundle: Bundle, threads: int | None) -> Backend:
+    model, tensors = bundle.model()
+    return ReferenceBackend(model, tensors["rotary.cos"], tensors["rotary.sin"])
+
+
+BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference}
+
+
+def open_backend(name: str, bundle: Bundle, threads: int | None = None) -> Backend:
+    """UsageError for a name that is not in ``BACKENDS``; ``threads`` None lets the back end choose."""
+    if name not in BACKENDS:
+        raise UsageError("--backend", repr(name), f"one of {', '.join(BACKENDS)}", "Choose one of these.")
+    return BACKENDS[name](bundle, threads)

@@ -1,0 +1,148 @@
+"""The generation loop: the same for every back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..backends.protocol import Backend, FrameRecord
+from ..backends.registry import open_backend
+from ..bundle.bundle import Bundle
+from ..errors import UsageError
+from ..numerics.tas import integer_threshold
+from ..settings import ReplaySettings, SamplingSettings
+from .record import Generation
+
+__all__ = ["OnFrame", "check_frames", "generate", "uniforms"]
+
+OnFrame = Callable[[int, np.ndarray], None]
+"""Called with the frame's number and its codes (clips, height, width) as soon as they exist."""
+
+
+def generate(
+    bundle: Bundle,
+    prompt: str | Sequence[str],
+    *,
+    frames: int | None = None,
+    seed: int = 0,
+    sampling: SamplingSettings | None = None,
+    replay: ReplaySettings | None = None,
+    backend: Backend | str = "onnxruntime",
+    record_logits: bool = False,
+    on_frame: OnFrame | None = None,
+) -> Generation:
+    """Generate one clip a prompt, all in one batch.
+
+    ``frames`` None: as many as the model was trained for; ``sampling`` None: the bundle's; ``replay`` None: dense.
+    The same bundle, prompt, settings and seed give the same codes on any machine and back end. Ctrl-C keeps the
+    finished frames and sets ``interrupted``; before the first is finished it is raised. UsageError for an unusable
+    prompt or number of frames, before any work.
+
+    Example::
+
+        bundle = fastcar.Bundle.open("car-w8a8")
+        clip = fastcar.generate(bundle, "left turn", frames=4, seed=1)
+        print(clip.codes.shape)  # (1, 4, 64)
+    """
+    layout = bundle.manifest.frame_layout
+    prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+    frames = check_frames(bundle, frames)
+    sampling = sampling or bundle.manifest.sampling
+    replay = replay or ReplaySettings()
+    tokens = _prompt_tokens(bundle, prompts, sampling)
+    thresholds = _thresholds(bundle, replay)
+    if isinstance(backend, str):
+        backend = open_backend(backend, bundle)
+    backend.start(len(prompts), layout.frame_start(frames), sampling, replay)
+    draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
+
+    records: list[FrameRecord] = []
+    interrupted = False
+    try:
+        backend.prefill(tokens[:, :-1])
+        current = tokens[:, -1]
+        for frame in range(frames):
+            first = frame * layout.tokens_per_frame
+            record = backend.decode(current, draws[first : first + layout.tokens_per_frame], thresholds)
+            records.append(record)
+            current = np.tile(record.codes[-1] + layout.code_offset, tokens.shape[0] // len(prompts))
+            if on_frame:
+                on_frame(frame, record.codes.T.reshape(len(prompts), *layout.grid))
+    except KeyboardInterrupt:
+        if not records:
+            raise
+        interrupted = True
+    return _generation(bundle, prompts, replay, records, interrupted, record_logits)
+
+
+def check_frames(bundle: Bundle, frames: int | None) -> int:
+    """The number of frames to generate; UsageError outside 1 .. what the context holds."""
+    most = bundle.manifest.frame_layout.frames
+    if frames is None:
+        return most
+    if not 1 <= frames <= most:
+        raise UsageError("--frames", str(frames), f"1 to {most}, the context {bundle.manifest.name} was trained for", "Ask for fewer frames." if frames > most else "Ask for at least one.")
+    return frames
+
+
+def uniforms(seed: int, clips: int, steps: int) -> np.ndarray:
+    """(steps, clips) int64 below 2^24 from Philox-4x64-10 (NumPy's raw stream, stable by its policy), key (seed, clip)."""
+    if not 0 <= seed < 1 << 64:
+        raise UsageError("--seed", str(seed), "0 to 2^64 - 1", "Choose another seed.")
+    keys = [np.array([seed, clip], np.uint64) for clip in range(clips)]
+    raw = [np.random.Philox(key=key).random_raw(steps) >> np.uint64(40) for key in keys]
+    return np.stack(raw, axis=1).astype(np.int64)
+
+
+def _prompt_tokens(bundle: Bundle, prompts: tuple[str, ...], sampling: SamplingSettings) -> np.ndarray:
+    """(rows, prompt_length): the clips' own prompts, then, with guidance, as many unconditional ones."""
+    if not prompts:
+        raise UsageError("prompts", "none", "at least one", "Name a scene.")
+    length = bundle.manifest.frame_layout.prompt_length
+    rows = [bundle.prompts.encode(prompt, length) for prompt in prompts]
+    if sampling.guided:
+        rows += [bundle.prompts.unconditional(length)] * len(prompts)
+    return np.stack(rows)
+
+
+def _thresholds(bundle: Bundle, replay: ReplaySettings) -> np.ndarray:
+    units = bundle.manifest.tas_unit
+    thresholds = replay.thresholds or (None,) * len(units)
+    if len(thresholds) != len(units):
+        raise UsageError("--threshold", f"{len(thresholds)} values", f"1 or {len(units)}, one a layer", "List one a layer.")
+    return np.array([integer_threshold(t, unit) for t, unit in zip(thresholds, units, strict=True)], np.int64)
+
+
+def _generation(
+    bundle: Bundle,
+    prompts: tuple[str, ...],
+    replay: ReplaySettings,
+    records: list[FrameRecord],
+    interrupted: bool,
+    record_logits: bool,
+) -> Generation:
+    """Codes by the step that predicts them, TAS and decisions by the position that was read."""
+    manifest = bundle.manifest
+    layout, layers = manifest.frame_layout, manifest.config.layers
+    frames, places = len(records), layout.tokens_per_frame
+    codes = np.concatenate([record.codes for record in records])
+    scores = np.concatenate([record.scores for record in records])[1:]  # the first step reads the prompt's last token
+    flags = np.concatenate([record.replay for record in records])[1:]
+    rows = flags.shape[2]
+    tas = np.full((frames * places, layers, rows), np.nan, np.float32)
+    tas[places:-1] = scores[places:] * np.array(manifest.tas_unit)[:, None]
+    decided = np.zeros((frames * places, layers, rows), np.bool_)
+    decided[:-1] = flags
+    logits = np.concatenate([record.logits for record in records]) if record_logits else None
+    return Generation(
+        prompts=prompts,
+        codes=codes.T.reshape(len(prompts), frames, places).astype(np.int32),
+        tas=tas.reshape(frames, places, layers, rows),
+        replay=decided.reshape(frames, places, layers, rows),
+        thresholds=replay.thresholds or (None,) * layers,
+        seconds=np.array([record.seconds for record in records]),
+        grid=layout.grid,
+        logits=None if logits is None else logits.swapaxes(0, 1).reshape(len(prompts), frames, places, -1),
+        interrupted=interrupted,
+    )
