@@ -19,6 +19,9 @@ from .llama import Llama
 __all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "load_model"]
 
 
+CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=0, top_p=0.95, guidance=2.0)
+
+
 @dataclass(frozen=True)
 class ImportedModel:
     """A checkpoint in memory. ``calibration`` and ``held_out`` (clips, positions) int64: prompt tokens and codes."""
@@ -35,9 +38,22 @@ class ImportedModel:
 
 
 def _load_car(folder: Path) -> ImportedModel:
-    from .car.checkpoint import load_checkpoint
+    from .car.checkpoint import load_checkpoint, load_clips
 
-    return load_checkpoint(folder).imported()
+    checkpoint = load_checkpoint(folder)
+    config = checkpoint.config
+    clips = {name: load_clips(folder, name).tokens(config.frame_layout) for name in ("calibration", "heldout")}
+    return ImportedModel(
+        name=config.name,
+        llama=checkpoint.llama,
+        layout=config.frame_layout,
+        prompts=Prompts(**config.prompt.model_dump()),
+        tokenizer=checkpoint.tokenizer,
+        frame_rate=config.frame_rate,
+        sampling=CAR_SAMPLING,
+        calibration=clips["calibration"],
+        held_out=clips["heldout"],
+    )
 
 
 IMPORTERS: dict[str, Callable[[Path], ImportedModel]] = {"fastcar.checkpoint": _load_car}

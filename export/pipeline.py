@@ -7,23 +7,20 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ..toolkit.bundle.bundle import (
-    BACKBONE,
-    DECODER,
-    TOKENIZER,
-    WEIGHTS,
-    Bundle,
-    write_bundle,
-)
+from ..toolkit.backends.golden import record_golden
+from ..toolkit.backends.reference import ReferenceBackend
+from ..toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, TOKENIZER, WEIGHTS, Bundle, write_bundle
 from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
 from ..toolkit.numerics.decoder import IntegerDecoder
+from ..toolkit.numerics.rope import rotary_tables
 from ..toolkit.numerics.tas import tas_unit
 from ..toolkit.numerics.weights import IntegerModel
-from ..toolkit.video.folder import check_output_folder
+from ..toolkit.video.files import check_output_folder
 from .decoder import quantize_decoder
 from .importers import ImportedModel, load_model
 from .lower.decoder import lower_decoder
@@ -71,6 +68,7 @@ def export_model(
         )
         record = _record(imported, quantized, progress) if evaluate else {}
         write_backbone(folder, quantized.model)
+        write_golden(folder, quantized.model, imported, progress)
         codes = imported.calibration[:, imported.layout.prompt_length :] - imported.layout.code_offset
         frames = codes.reshape(-1, *imported.layout.grid)
         spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
@@ -87,6 +85,15 @@ def write_backbone(folder: Path, model: IntegerModel) -> None:
     stored = stored_tensors(folder / WEIGHTS)
     ir.save(lower_backbone(model.config, model.layout, stored, WEIGHTS, model.tas_query), folder / BACKBONE)
     onnx.checker.check_model(str(folder / BACKBONE), full_check=True)
+
+
+def write_golden(folder: Path, model: IntegerModel, imported: ImportedModel, progress: Progress) -> None:
+    """A few steps of the NumPy reference, for every back end to be compared with."""
+    progress("golden clip", 0, 1)
+    prompts, length = imported.prompts, imported.layout.prompt_length
+    tokens = np.stack([prompts.encode(prompts.phrases[0], length), prompts.unconditional(length)])
+    record_golden(ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions)), tokens, folder / GOLDEN)
+    progress("golden clip", 1, 1)
 
 
 def write_decoder(folder: Path, decoder: IntegerDecoder) -> None:

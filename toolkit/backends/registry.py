@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..bundle.bundle import BACKBONE, Bundle
+from ..bundle.bundle import BACKBONE, GOLDEN, Bundle
 from ..errors import UsageError
+from .golden import START_STEPS, check_golden
 from .onnxruntime import OnnxRuntimeBackend
 from .protocol import Backend
 from .reference import ReferenceBackend
@@ -13,7 +14,9 @@ __all__ = ["BACKENDS", "open_backend"]
 
 def _onnxruntime(bundle: Bundle, threads: int | None) -> Backend:
     manifest = bundle.manifest
-    return OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
+    backend = OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
+    check_golden(backend, bundle.path / GOLDEN, START_STEPS)
+    return backend
 
 
 def _reference(bundle: Bundle, threads: int | None) -> Backend:
@@ -25,7 +28,11 @@ BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference}
 
 
 def open_backend(name: str, bundle: Bundle, threads: int | None = None) -> Backend:
-    """UsageError for a name that is not in ``BACKENDS``; ``threads`` None lets the back end choose."""
+    """UsageError for a name that is not in ``BACKENDS``; ``threads`` None lets the back end choose.
+
+    A back end that is not the reference first repeats the start of the bundle's golden clip (BundleError if it
+    computes other bits on this processor).
+    """
     if name not in BACKENDS:
         raise UsageError("--backend", repr(name), f"one of {', '.join(BACKENDS)}", "Choose one of these.")
     return BACKENDS[name](bundle, threads)

@@ -18,15 +18,15 @@ from .manifest import Manifest, file_entry
 from .prompts import Prompts
 from .tensors import read_model
 
-__all__ = ["BACKBONE", "DECODER", "INLINED", "MANIFEST", "TOKENIZER", "WEIGHTS", "Bundle", "write_bundle"]
+__all__ = ["BACKBONE", "DECODER", "GOLDEN", "MANIFEST", "TOKENIZER", "WEIGHTS", "Bundle", "write_bundle"]
 
 MANIFEST = "manifest.json"
 BACKBONE = "backbone.onnx"
-INLINED = "backbone.inlined.onnx"
 WEIGHTS = "backbone.safetensors"
 DECODER = "decoder.onnx"
 TOKENIZER = "tokenizer.json"
-REQUIRED = (BACKBONE, WEIGHTS, DECODER, TOKENIZER)
+GOLDEN = "golden/clip.safetensors"
+REQUIRED = (BACKBONE, WEIGHTS, DECODER, TOKENIZER, GOLDEN)
 
 
 @dataclass(frozen=True)

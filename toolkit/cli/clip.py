@@ -1,0 +1,155 @@
+"""Running clips and writing what they leave: shared by ``generate`` and ``demo``."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from ..backends.protocol import Backend
+from ..bundle.bundle import Bundle
+from ..generation.run import generate
+from ..report import ReportFacts, RunView, summary, write_report
+from ..settings import ReplaySettings, SamplingSettings
+from ..video import (
+    check_output_folder,
+    replacing,
+    write_contact_sheet,
+    write_gif,
+    write_mp4,
+)
+from ..video.decode import FrameDecoder
+from .console import Advance, plain
+
+__all__ = ["check_clip_folder", "facts_of", "generate_clip", "write_clip"]
+
+SHOWN_HEIGHT = 256  # small pictures are enlarged to about this many pixels
+BYTES_PER_FRAME = 1 << 20  # far above what any of the files needs a frame
+
+
+def check_clip_folder(out: Path, frames: int, clips: int) -> None:
+    """OutputError, before any work, if the files of a run cannot be written to ``out``."""
+    check_output_folder(out, bytes_needed=frames * clips * BYTES_PER_FRAME)
+
+
+def generate_clip(
+    bundle: Bundle,
+    prompts: Sequence[str],
+    replay: ReplaySettings,
+    seed: int,
+    advance: Advance,
+    *,
+    label: str = "generating",
+    frames: int,
+    sampling: SamplingSettings,
+    backend: Backend,
+) -> RunView:
+    """Generate and decode; ``label`` names the progress bar."""
+    advance(label, 0, frames)
+    run = generate(
+        bundle,
+        prompts,
+        frames=frames,
+        seed=seed,
+        sampling=sampling,
+        replay=replay,
+        backend=backend,
+        on_frame=lambda frame, codes: advance(label, frame + 1, frames),
+    )
+    decode = FrameDecoder(bundle)
+    pictures = np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes])
+    return RunView(run, pictures)
+
+
+def facts_of(
+    bundle: Bundle, backend: Backend, seed: int, sampling: SamplingSettings, replay: ReplaySettings, command: str
+) -> ReportFacts:
+    manifest = bundle.manifest
+    return ReportFacts(
+        model=manifest.name,
+        recipe=str(manifest.recipe.get("name")),
+        backend=backend.name,
+        machine=f"{platform.machine()}, {_processor()}, {platform.system()}",
+        seed=seed,
+        frames_per_second=manifest.frame_rate,
+        sampling=sampling,
+        replay=replay,
+        versions={name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")},
+        command=command,
+    )
+
+
+def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFacts) -> dict[str, Any]:
+    """Videos, contact sheets, the record of every decision, ``result.json`` and, with ``dense``, the report.
+
+    Each file is complete or absent. Returns what ``result.json`` holds.
+    """
+    files = [file for clip in range(run.clips) for file in _write_videos(out, run.frames[clip], facts, _suffix(run, clip))]
+    files.append(_write_record(out / "run.safetensors", run))
+    if dense is not None:
+        files.append(write_report(out / "report.html", run, dense, facts))
+    generation = run.generation
+    result = {
+        "prompts": list(generation.prompts),
+        "seed": facts.seed,
+        "model": facts.model,
+        "recipe": facts.recipe,
+        "backend": facts.backend,
+        "sampling": vars(facts.sampling),
+        "thresholds": list(run.thresholds),
+        "policy": facts.replay.policy,
+        "max_age": facts.replay.max_age,
+        "interrupted": generation.interrupted,
+        "summary": summary(run, dense),
+        "files": [str(file) for file in files] + [str(out / "result.json")],
+    }
+    with replacing(out / "result.json") as partial:
+        partial.write_text(json.dumps(plain(result), indent=1) + "\n")
+    return result
+
+
+def _write_videos(out: Path, frames: np.ndarray, facts: ReportFacts, suffix: str) -> list[Path]:
+    upscale = max(1, SHOWN_HEIGHT // frames.shape[1])
+    rate = facts.frames_per_second
+    return [
+        write_mp4(out / f"video{suffix}.mp4", frames, rate, upscale).path,
+        write_gif(out / f"video{suffix}.gif", frames, rate, upscale).path,
+        write_contact_sheet(out / f"sheet{suffix}.png", frames).path,
+    ]
+
+
+def _write_record(path: Path, run: RunView) -> Path:
+    """Codes, TAS and replay decisions with the axes of ``Generation``."""
+    generation = run.generation
+    arrays = {"codes": generation.codes, "tas": generation.tas, "replay": generation.replay, "seconds": generation.seconds}
+    with replacing(path) as partial:
+        partial.write_bytes(save({name: np.ascontiguousarray(value) for name, value in arrays.items()}))
+    return path
+
+
+def _suffix(run: RunView, clip: int) -> str:
+    return "" if run.clips == 1 else f"-{clip + 1}"
+
+
+def _processor() -> str:
+    """The processor's name where Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "Model"))]
+    cores = sum(line.startswith("processor") for line in lines)
+    return f"{names[0] if names else platform.processor() or 'unknown processor'} ({cores} cores)"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

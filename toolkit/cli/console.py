@@ -1,0 +1,96 @@
+"""What every command shares: progress on stderr, results on stdout, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+__all__ = ["Advance", "emit", "examples", "json_option", "plain", "progress", "say", "table"]
+
+STDERR = Console(stderr=True, highlight=False)
+STDOUT = Console(highlight=False)
+
+Advance = Callable[[str, int, int], None]
+"""(stage, done, total): called as work proceeds."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+
+
+def examples(*lines: str) -> str:
+    """The examples block at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@contextmanager
+def progress() -> Iterator[Advance]:
+    """A bar a stage on stderr, with the time left; silent when stderr is not a terminal, but for a line a stage."""
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=STDERR, disable=not STDERR.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def advance(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+                if not STDERR.is_terminal:
+                    STDERR.print(f"{stage} ...")
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield advance
+
+
+def say(text: str) -> None:
+    """A line for people; never mixed with the JSON on stdout."""
+    STDERR.print(text, markup=False)
+
+
+def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("", "")) -> None:
+    out = Table(title=title, title_justify="left", show_header=any(header))
+    for index, name in enumerate(header):
+        out.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
+        out.add_row(*row)
+    STDOUT.print(out)
+
+
+def emit(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    """Print ``result`` as JSON, or let ``show`` print it for a person. Infinities become null: JSON has none."""
+    if as_json:
+        click.echo(json.dumps(plain(result), indent=1))
+    else:
+        show(result)
+
+
+def plain(value: Any) -> Any:
+    """The value in types JSON knows: NumPy scalars and arrays unpacked, what is not finite as None."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    elif hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | str | bool | None) else str(value)

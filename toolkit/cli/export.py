@@ -1,0 +1,60 @@
+"""``fastcar export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .console import emit, examples, json_option, progress, table
+
+__all__ = ["command"]
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "fastcar export car --recipe w8a8 --out car-w8a8",
+        "fastcar export ./my-checkpoint --recipe w4a8 --out my-w4a8",
+        "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
+    ),
+)
+@click.argument("model")
+@click.option("--recipe", default="w8a8", show_default=True, help="Quantization recipe: w8a8 or w4a8.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Bundle folder to write.")
+@click.option(
+    "--tas-query",
+    type=click.Choice(["post_rope", "pre_rope"]),
+    default="post_rope",
+    show_default=True,
+    help="Query the score uses: after rotary embedding (the formula) or before (the authors' release).",
+)
+@click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
+@json_option
+def command(
+    model: str, recipe: str, out: Path, tas_query: str, archive: Path | None, overwrite: bool, as_json: bool
+) -> None:
+    """Quantize MODEL (`car`, or a checkpoint folder), lower it to ONNX and write a bundle."""
+    from ...export.pipeline import export_model
+
+    with progress() as advance:
+        bundle = export_model(
+            model, out, recipe=recipe, tas_query=tas_query, overwrite=overwrite, on_progress=advance
+        )
+    if archive:
+        bundle.archive(archive)
+    result = {
+        "bundle": str(out),
+        "archive": str(archive) if archive else None,
+        "recipe": recipe,
+        "record": bundle.manifest.record,
+        "bytes": sum(entry.bytes for entry in bundle.manifest.files.values()),
+    }
+    emit(result, as_json, _show)
+
+
+def _show(result: dict[str, Any]) -> None:
+    record = [(key.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else str(v)) for key, v in result["record"].items()]
+    table(f"Wrote {result['bundle']}", [("recipe", result["recipe"]), *record, ("size", f"{result['bytes']:,} bytes")])

@@ -1,0 +1,129 @@
+"""``fastcar generate``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..backends.registry import open_backend
+from ..bundle.bundle import Bundle
+from ..errors import UsageError
+from ..generation.calibrate import thresholds_for_ratio
+from ..generation.run import check_frames
+from ..report import summary_table
+from ..settings import POLICIES, ReplaySettings, SamplingSettings
+from .clip import check_clip_folder, facts_of, generate_clip, write_clip
+from .console import Advance, emit, examples, json_option, progress, say, table
+
+__all__ = ["command"]
+
+
+@click.command(
+    "generate",
+    epilog=examples(
+        'fastcar generate car-w8a8 --prompt "left turn" --frames 16 --seed 1 --out clip',
+        'fastcar generate car-w8a8 --prompt "left turn" --replay-ratio 0.8 --out clip',
+        'fastcar generate car-w8a8 --prompt braking --threshold -0.5 --compare --out clip',
+        'fastcar generate car-w8a8 --prompt straight --prompt braking --dense --json --out clips',
+    ),
+)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--prompt", "prompts", multiple=True, required=True, help="Scene to generate; repeat for several clips.")
+@click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the video and its record.")
+@click.option("--dense", is_flag=True, help="Compute every MLP.")
+@click.option("--threshold", type=float, help="Replay where TAS is above this value, in every layer.")
+@click.option("--replay-ratio", type=float, help="Find the threshold for this share of the eligible MLP evaluations.")
+@click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}.")
+@click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice.")
+@click.option("--temperature", type=float, help="0 is greedy  [default: the bundle's]")
+@click.option("--top-k", type=int, help="Codes to choose from, 0 for all  [default: the bundle's]")
+@click.option("--top-p", type=float, help="Share of the probability to choose from  [default: the bundle's]")
+@click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
+@click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime, or reference (NumPy, slow).")
+@click.option("--threads", type=click.IntRange(1), help="Processor threads; they do not change a bit of the result.")
+@click.option("--compare", is_flag=True, help="Also run dense and write report.html with both.")
+@json_option
+def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
+    """Generate a video from BUNDLE into the folder given by --out."""
+    if sum((options["dense"], options["threshold"] is not None, options["replay_ratio"] is not None)) > 1:
+        raise UsageError("--dense, --threshold, --replay-ratio", "more than one", "one of them", "Drop the others.")
+    if options["compare"] and len(prompts) > 1:
+        raise UsageError("--compare", f"{len(prompts)} prompts", "one", "Compare one clip at a time.")
+    opened = Bundle.open(bundle)
+    sampling = _sampling(opened, options)
+    frames = check_frames(opened, options["frames"])
+    for prompt in prompts:
+        opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
+    replay = ReplaySettings(policy=options["policy"], max_age=options["max_age"])
+    check_clip_folder(out, frames, len(prompts))
+    backend = open_backend(options["backend"], opened, options["threads"])
+    common = {"frames": frames, "sampling": sampling, "backend": backend}
+    with progress() as advance:
+        replay, calibration = _replay(opened, prompts, replay, options, common, advance)
+        clip = generate_clip(opened, prompts, replay, options["seed"], advance, **common)
+        dense = None
+        if options["compare"] and not clip.generation.interrupted:
+            dense = generate_clip(opened, prompts, ReplaySettings(), options["seed"], advance, label="dense", **common)
+        facts = facts_of(opened, backend, options["seed"], sampling, replay, _command_line(bundle, prompts, {**options, "out": out}))
+        result = write_clip(out, clip, dense, facts)
+    result["calibration"] = calibration
+    if clip.generation.interrupted:
+        say(f"interrupted: kept the {clip.generation.codes.shape[1]} finished frames")
+    emit(result, as_json, _show)
+
+
+def _sampling(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
+    given = {name: options[name] for name in ("temperature", "top_k", "top_p", "guidance") if options[name] is not None}
+    return SamplingSettings(**{**vars(bundle.manifest.sampling), **given})
+
+
+def _replay(
+    bundle: Bundle,
+    prompts: tuple[str, ...],
+    replay: ReplaySettings,
+    options: dict[str, Any],
+    common: dict[str, Any],
+    advance: Advance,
+) -> tuple[ReplaySettings, dict[str, Any] | None]:
+    """The replay settings asked for, and how a wanted ratio was met."""
+    layers = bundle.manifest.config.layers
+    if options["dense"]:
+        return ReplaySettings(), None
+    if options["replay_ratio"] is None:
+        thresholds = bundle.manifest.thresholds if options["threshold"] is None else (options["threshold"],) * layers
+        return ReplaySettings(thresholds, replay.policy, replay.max_age), None
+    found = thresholds_for_ratio(
+        bundle,
+        common["backend"],
+        prompts,
+        options["replay_ratio"],
+        frames=common["frames"],
+        sampling=common["sampling"],
+        replay=replay,
+        on_trial=lambda done, total: advance("finding the threshold", done, total),
+    )
+    advance("finding the threshold", 1, 1)
+    return ReplaySettings((found.threshold,) * layers, replay.policy, replay.max_age), vars(found)
+
+
+def _command_line(bundle: Path, prompts: tuple[str, ...], options: dict[str, Any]) -> str:
+    """The command that gives this run again."""
+    words = ["fastcar", "generate", str(bundle), *(word for prompt in prompts for word in ("--prompt", prompt))]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value not in (None, False):
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def _show(result: dict[str, Any]) -> None:
+    table(f"{', '.join(result['prompts'])} (seed {result['seed']})", summary_table(result["summary"]))
+    for file in result["files"]:
+        click.echo(file)

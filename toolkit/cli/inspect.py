@@ -1,0 +1,82 @@
+"""``fastcar inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..bundle.bundle import Bundle
+from .console import emit, examples, json_option, table
+
+__all__ = ["command"]
+
+
+@click.command("inspect", epilog=examples("fastcar inspect car-w8a8", "fastcar inspect car-w8a8 --json"))
+@click.argument("bundle", type=click.Path(path_type=Path))
+@json_option
+def command(bundle: Path, as_json: bool) -> None:
+    """Show what is in BUNDLE, after comparing every file with the manifest."""
+    opened = Bundle.open(bundle)
+    emit(_facts(opened), as_json, _show)
+
+
+def _facts(bundle: Bundle) -> dict[str, Any]:
+    manifest = bundle.manifest
+    linears = [(name, linear) for name, linear in bundle.model()[0].linears()]
+    return {
+        "path": str(bundle.path),
+        "name": manifest.name,
+        "fastcar": manifest.fastcar,
+        "recipe": manifest.recipe,
+        "config": manifest.config.model_dump(),
+        "frame_layout": manifest.frame_layout.model_dump(),
+        "tas_query": manifest.tas_query,
+        "thresholds": manifest.thresholds,
+        "sampling": vars(manifest.sampling),
+        "phrases": bundle.prompts.phrases,
+        "words": sorted(bundle.prompts.words),
+        "record": manifest.record,
+        "linear_layers": {name: _linear(linear) for name, linear in linears},
+        "files": {name: entry.model_dump() for name, entry in manifest.files.items()},
+        "verified": True,
+    }
+
+
+def _linear(linear: Any) -> dict[str, Any]:
+    inputs, outputs = linear.values.shape
+    multipliers = 0 if linear.multiplier is None else linear.multiplier.nbytes
+    size = inputs * outputs * linear.bit_width // 8 + multipliers + linear.scale.nbytes
+    return {"shape": [inputs, outputs], "bit_width": linear.bit_width, "group_size": linear.group_size, "bytes": size}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    config, layout = facts["config"], facts["frame_layout"]
+    shape = ", ".join(f"{key} {config[key]}" for key in ("layers", "hidden", "heads", "kv_heads", "mlp"))
+    table(
+        f"{facts['name']} ({facts['path']})",
+        [
+            ("recipe", str(facts["recipe"].get("name"))),
+            ("backbone", shape),
+            ("video", f"{layout['frames']} frames of {layout['grid'][0]} x {layout['grid'][1]} codes out of {layout['codes']}"),
+            ("TAS query", facts["tas_query"]),
+            ("default threshold", ", ".join(sorted({str(t) for t in facts["thresholds"]}))),
+            ("prompts", ", ".join(facts["phrases"])),
+            *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items()),
+        ],
+    )
+    layers = facts["linear_layers"]
+    bits = sorted({entry["bit_width"] for entry in layers.values()})
+    rows = [
+        (f"{width} bit", str(sum(e["bit_width"] == width for e in layers.values())),
+         f"{sum(e['bytes'] for e in layers.values() if e['bit_width'] == width):,}")
+        for width in bits
+    ]  # fmt: skip
+    table("Linear layers", rows, ("weights", "layers", "bytes"))
+    files = [(name, f"{entry['bytes']:,}", entry["sha256"][:16]) for name, entry in facts["files"].items()]
+    table("Files, all as the manifest says", files, ("file", "bytes", "sha256"))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
