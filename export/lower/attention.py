@@ -42,17 +42,18 @@ def attention(
     peak = op("Max", op.reduce("Max", past, -1), own)
 
     index = _index(op, peak, past, exponent)
-    shape = op("Shape", past)
+    rows, slots = op("Shape", mask, start=0, end=1), op("Shape", mask, start=1)
+    shape = op("Concat", rows, np.array([config.kv_heads, config.group], np.int64), slots, axis=0)
     weight = op("Concat", op.lookup(table_high, index, shape), op.lookup(table_low, index, shape), axis=2)
-    own_weight = op.lookup(table, _index(op, peak, own, exponent), op("Shape", own))
-    own_weight = op.cast(own_weight, ir.DataType.INT64)
+    own_shape = np.array([-1, config.kv_heads, config.group, 1], np.int64)
+    own_weight = op.lookup(table, _index(op, peak, own, exponent), own_shape)
 
-    slots = op("Shape", mask, start=1)
     ones = op("ConstantOfShape", op("Concat", slots, np.array([1], np.int64), axis=0), value=ir.tensor([np.uint8(1)]))
-    total = op("Add", _join(op, op("MatMulInteger", weight, ones), config.group), own_weight)
-    own_value = op("Sub", op.cast(op.unsqueeze(v, 2), ir.DataType.INT64), np.int64(ZERO_POINT))
-    mixed = _join(op, op("MatMulInteger", weight, v_cache, None, ZERO_POINT), config.group)
-    mixed = op("Add", mixed, op("Mul", own_weight, own_value))
+    total = op("Add", _join(op, op("MatMulInteger", weight, ones), config.group, np.int32), own_weight)
+    own_value = op("Sub", op.cast(op.unsqueeze(v, 2), ir.DataType.INT32), np.int32(ZERO_POINT))
+    own_mixed = op.cast(op("Mul", own_weight, own_value), ir.DataType.INT64)
+    products = op.cast(op("MatMulInteger", weight, v_cache, None, ZERO_POINT), ir.DataType.INT64)
+    mixed = op("Add", _join(op, products, config.group, np.int64), own_mixed)
     ratio = op("Div", op.cast(mixed, ir.DataType.FLOAT), op.cast(total, ir.DataType.FLOAT))
     return op.reshape(op("Mul", ratio, v_scale), -1, config.heads * config.head_dim)
 
@@ -67,8 +68,7 @@ def _index(op: Body, peak: ir.Value, score: ir.Value, exponent: ir.Value) -> ir.
     return op.cast(op("Min", steps, np.float32(LAST)), ir.DataType.INT32)
 
 
-def _join(op: Body, bytes_: ir.Value, group: int) -> ir.Value:
-    """int32 products of the high and the low bytes (rows, kv_heads, 2 group, n) -> int64 high * 256 + low."""
-    halves = np.array([group, group], np.int64)
-    high, low = op("Split", op.cast(bytes_, ir.DataType.INT64), halves, outputs=2, axis=2)
-    return op("Add", op("Mul", high, np.int64(256)), low)
+def _join(op: Body, products: ir.Value, group: int, integer: type[np.integer]) -> ir.Value:
+    """Products of the high and of the low bytes (rows, kv_heads, 2 group, n) -> high * 256 + low."""
+    high, low = op("Split", products, np.array([group, group], np.int64), outputs=2, axis=2)
+    return op("Add", op("Mul", high, integer(256)), low)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ml_dtypes  # noqa: F401  (registers bfloat16 for onnx-ir)
-import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.bundle.tensors import StoredTensor
@@ -29,8 +28,8 @@ def lower_backbone(
     """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query``.
 
     Inputs: tokens, position (rows,); k_cache.L, v_cache.L uint8 (rows, kv_heads, slots, head_dim); mask int32
-    (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers, rows, hidden), age, threshold, max_age,
-    pool, vote; conditional, unconditional, guidance, uniform, inverse_temperature, top_k, top_p.
+    (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers * rows, hidden), age (layers * rows,),
+    threshold (layers,), max_age, pool, vote; conditional, unconditional, guidance, uniform, inverse_temperature, top_k, top_p.
     Outputs, layers stacked over rows: code, logits (clips, codes), k, v (layers * rows, kv_heads, head_dim),
     mlp_output bfloat16 (layers * rows, hidden), tas int64 and replay bool (layers * rows,).
     """
@@ -150,15 +149,14 @@ class _Step:
         self.max_age = self._input("max_age", D.INT32)
         self.pool = self._input("pool", D.INT64, "rows", "rows")
         self.vote = self._input("vote", D.INT64, "rows", "rows")
-        threshold = self._input("threshold", D.INT64, layers)
-        age = self._input("age", D.INT32, layers, "rows")
-        cached = self._input("replay_cache", D.BFLOAT16, layers, "rows", self.config.hidden)
-        zero = np.array([0], np.int64)
-        single = np.ones(layers, np.int64)
-        as_tuple = lambda value: value if isinstance(value, tuple) else (value,)
-        split = [as_tuple(op("Split", value, single, outputs=layers, axis=0)) for value in (threshold, age, cached)]
-        squeezed = [tuple(op("Squeeze", value, zero) for value in values) for values in split[1:]]
-        return split[0], squeezed[0], squeezed[1]
+        stacked = (
+            self._input("threshold", D.INT64, layers),
+            self._input("age", D.INT32, "stacked"),
+            self._input("replay_cache", D.BFLOAT16, "stacked", self.config.hidden),
+        )
+        if layers == 1:
+            return tuple((value,) for value in stacked)
+        return tuple(op("Split", value, outputs=layers, axis=0, num_outputs=layers) for value in stacked)
 
     def _form(self, name: str) -> LinearForm:
         prefix = name if name == "head" else f"layers.0.{name}"

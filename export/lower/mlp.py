@@ -47,6 +47,5 @@ def replay_mlp(
     computing = op("GatherND", x, rows)
     hidden = linear(op, *rms_norm(op, computing, gain, eps=config.norm_eps, hidden=config.hidden), weights[:half])
     made = linear(op, *quantize_rows(op, swiglu(op, hidden, table, mlp=config.mlp)), weights[half:])
-    rounded = op.cast(op.cast(made, ir.DataType.BFLOAT16), ir.DataType.FLOAT)
-    used = op("ScatterND", op.cast(cached, ir.DataType.FLOAT), rows, rounded)
-    return used, op.cast(used, ir.DataType.BFLOAT16)
+    to_cache = op("ScatterND", cached, rows, op.cast(made, ir.DataType.BFLOAT16))
+    return op.cast(to_cache, ir.DataType.FLOAT), to_cache

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ..config import BackboneConfig, FrameLayout
-from ..numerics.tas import Pooling
+from ..numerics.tas import NEVER, Pooling
 from ..settings import ReplaySettings, SamplingSettings
 from .state import DecodeState
 
@@ -65,9 +65,9 @@ def step_inputs(state: DecodeState, clips: int, sampling: SamplingSettings, repl
         "position": np.zeros(rows, np.int64),
         "slot_before": np.zeros((), np.int64),
         "eligible": np.zeros(rows, np.bool_),
-        "replay_cache": np.zeros((config.layers, rows, config.hidden), np.uint16),
-        "age": np.zeros((config.layers, rows), np.int32),
-        "threshold": np.zeros(config.layers, np.int64),
+        "replay_cache": np.zeros((config.layers * rows, config.hidden), np.uint16),
+        "age": np.zeros(config.layers * rows, np.int32),
+        "threshold": np.full(config.layers, NEVER, np.int64),
         "max_age": np.array(replay.max_age or NO_LIMIT, np.int32),
         "pool": pooling.pool,
         "vote": pooling.vote,
@@ -135,8 +135,8 @@ class SteppingBackend(ABC):
         self.inputs["position"][:] = state.position
         self.inputs["slot_before"][...] = state.slot_before
         self.inputs["eligible"][:] = state.eligible
-        self.inputs["replay_cache"][:] = state.replay_cache[state.place]
-        self.inputs["age"][:] = state.age[state.place]
+        self.inputs["replay_cache"].reshape(-1)[:] = state.replay_cache[state.place].reshape(-1)
+        self.inputs["age"][:] = state.age[state.place].reshape(-1)
         outputs = self.run_step()
         state.append(outputs)
         self._steps += 1

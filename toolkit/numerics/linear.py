@@ -40,7 +40,7 @@ def exact_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def linear(x: QuantizedRows, weights: LinearWeights) -> np.ndarray:
     """(rows, in) -> (rows, out) float32: float(sum x * w) * weight scale * row scale, in this order.
 
-    The accumulator is int32: |x| |w| in <= 127 * 127 * in stays below 2^31 up to in = 133152.
+    The accumulator is int32: |x| |w| in <= 127 * 127 * in stays below 2^31 up to in = 133144.
     """
     accumulator = exact_matmul(x.values, weights.expanded())
     return accumulator.astype(np.float32) * weights.scale * x.scale

@@ -43,6 +43,7 @@ def _layer(
     model: IntegerModel, index: int, layer: LayerWeights, x: np.ndarray, turn: tuple[np.ndarray, np.ndarray], inputs: Arrays
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     config = model.config
+    rows = slice(index * x.shape[0], (index + 1) * x.shape[0])  # of the stacked inputs
     qkv = linear(rms_norm(x, layer.attention_gain, config.norm_eps), layer.qkv)
     heads = qkv.reshape(x.shape[0], -1, config.head_dim)
     straight, value = np.split(heads, [config.heads + config.kv_heads], axis=1)
@@ -59,7 +60,7 @@ def _layer(
         score,
         int(inputs["threshold"][index]),
         inputs["eligible"],
-        inputs["age"][index],
+        inputs["age"][rows],
         int(inputs["max_age"]),
         Pooling(inputs["pool"], inputs["vote"]),
     )
@@ -67,7 +68,7 @@ def _layer(
     scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
     mixed = attention(q, k, v, k_cache, v_cache, inputs["mask"], scales)
     x = x + linear(quantize_rows(mixed), layer.output)
-    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][index], layer, config.norm_eps)
+    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][rows], layer, config.norm_eps)
     return x + used, (_unsigned(k), _unsigned(v), to_cache, score, replay)
 
 

@@ -32,10 +32,16 @@ def tas_unit(tas_scale: float, heads: int, head_dim: int) -> float:
 
 
 def integer_threshold(threshold: float | None, unit: float) -> int:
-    """Largest integer score that does not replay: TAS > threshold exactly when score > floor(threshold / unit)."""
+    """Largest integer score that does not replay: TAS = score * unit > threshold exactly when score > it.
+
+    The quotient alone may round across an integer, so its neighbours are looked at too.
+    """
     if threshold is None:
         return NEVER
-    return int(np.floor(np.clip(threshold / unit, -NEVER, NEVER)))
+    score = int(np.floor(np.clip(threshold / unit, -NEVER, NEVER)))
+    if score < NEVER and (score + 1) * unit <= threshold:
+        return score + 1
+    return score - 1 if score > -NEVER and score * unit > threshold else score
 
 
 @dataclass(frozen=True)
