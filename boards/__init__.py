@@ -1,1 +1,1 @@
-"""One data file a board, and their loader."""
+"""Boards as data: nothing here yet; emulation on the workstation needs no board."""

@@ -1,1 +1,1 @@
-"""Kernels and top level of the overlay in HLS C++."""
+"""HLS kernels of the overlay: nothing here yet; each will implement one node of fastcar.toolkit.numerics."""

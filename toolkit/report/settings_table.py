@@ -1,0 +1,61 @@
+"""The settings of a run as lines of text."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from ..settings import ReplaySettings, SamplingSettings
+from .view import ReportFacts, RunView
+
+__all__ = ["settings_table", "threshold_text"]
+
+
+def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
+    """(name, value) in reading order; what is not known has no line."""
+    height, width = run.frames.shape[2:4]
+    grid = run.generation.grid
+    lines = [
+        ("model", facts.model),
+        ("recipe", facts.recipe),
+        ("back end", facts.backend),
+        ("machine", facts.machine),
+        *(("prompt" if run.clips == 1 else f"prompt, clip {i}", text) for i, text in enumerate(run.generation.prompts)),
+        ("video", f"{run.frame_count} frames of {height} x {width} pixels, {facts.frames_per_second:g} a second"),
+        ("positions", f"{grid[0]} x {grid[1]} places a frame, {run.layers} layers, {run.generation.rows} rows a step"),
+        ("thresholds", threshold_text(run.thresholds)),
+        *_replay_lines(facts.replay),
+        *_sampling_lines(facts.sampling),
+        ("seed", "" if facts.seed is None else str(facts.seed)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
+    ]
+    return [(name, value) for name, value in lines if value]
+
+
+def threshold_text(thresholds: tuple[float | None, ...]) -> str:
+    """One value when all layers share it, otherwise one a layer."""
+    texts = ["never" if value is None else f"{value:.4g}" for value in thresholds]
+    if len(set(texts)) == 1:
+        return "none: no layer replays" if texts[0] == "never" else f"{texts[0]} in every layer"
+    groups = [list(group) for _, group in groupby(enumerate(texts), key=lambda item: item[1])]
+    return ", ".join(f"{_span(group[0][0], group[-1][0])}: {group[0][1]}" for group in groups)
+
+
+def _span(first: int, last: int) -> str:
+    return f"layer {first}" if first == last else f"layers {first} to {last}"
+
+
+def _replay_lines(settings: ReplaySettings | None) -> list[tuple[str, str]]:
+    if settings is None:
+        return []
+    age = "" if settings.max_age is None else f", at most {settings.max_age} times in a row"
+    return [("replay policy", settings.policy + age)]
+
+
+def _sampling_lines(settings: SamplingSettings | None) -> list[tuple[str, str]]:
+    if settings is None:
+        return []
+    kind = f"temperature {settings.temperature:g}" if settings.temperature else "greedy"
+    top_k = f", top-k {settings.top_k}" if settings.top_k else ""
+    top_p = f", top-p {settings.top_p:g}" if settings.top_p < 1 else ""
+    guidance = f"{settings.guidance:g}" if settings.guided else "none"
+    return [("sampling", kind + top_k + top_p), ("guidance", guidance)]
