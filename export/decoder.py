@@ -8,6 +8,7 @@ from brevitas import nn as qnn
 from brevitas.quant import Int8WeightPerChannelFloat
 from torch import nn
 
+from ..toolkit.errors import CheckpointError
 from ..toolkit.numerics.decoder import (
     ACTIVATION_MAX,
     DecoderStage,
@@ -25,18 +26,35 @@ CODEBOOK_MAX = 127
 def quantize_decoder(tokenizer: Tokenizer, calibration_codes: torch.Tensor) -> IntegerDecoder:
     """``calibration_codes`` (frames, height, width) int64 set the activation scales: running maxima, nothing is kept.
 
-    ValueError if a channel's sum could leave the integers that binary32 holds exactly.
+    CheckpointError if the stages do not end in a convolution to RGB or one before it has no ReLU, or if a channel's
+    sum could leave the integers that binary32 holds exactly.
     """
+    _check_stages(tokenizer.decoder.stages)
     codebook = tokenizer.codebook.weight
-    scale = float(codebook.abs().max()) / CODEBOOK_MAX
+    scale = float(codebook.abs().max()) / CODEBOOK_MAX or 1.0
     integers = torch.round(codebook / scale).to(torch.int8).numpy()
     peaks = _peaks(tokenizer, calibration_codes)
     stages = []
     for index, stage in enumerate(tokenizer.decoder.stages):
         last = index == len(tokenizer.decoder.stages) - 1
-        made, scale = _stage(stage, scale, peaks.get(index, ()), last)
+        try:
+            made, scale = _stage(stage, scale, peaks.get(index, ()), last)
+        except ValueError as error:
+            name = f"decoder.stages.{index}"
+            raise CheckpointError(name, str(error), "weights that sum exactly", "Use fewer channels.") from error
         stages.append(made)
     return IntegerDecoder(integers, tuple(stages))
+
+
+def _check_stages(stages: nn.ModuleList) -> None:
+    """Activations are unsigned from the first ReLU on: a convolution without one would be cut off at zero."""
+    *inner, last = stages
+    wrong = [index for index, stage in enumerate(inner) if isinstance(stage, Conv) and not stage.relu]
+    if not isinstance(last, Conv) or last.relu or last.out_channels != 3:
+        wrong.append(len(inner))
+    if wrong:
+        name = f"decoder.stages.{wrong[0]}"
+        raise CheckpointError(name, "not a stage of this place", "ReLU but in the last, to RGB", "Change the decoder.")
 
 
 def _stage(stage: nn.Module, scale: float, peaks: tuple[float, ...], last: bool) -> tuple[DecoderStage, float]:
@@ -59,7 +77,9 @@ def _conv(conv: Conv, input_scale: float) -> IntegerConv:
     quantized.weight.data.copy_(conv.weight)
     weight = quantized.quant_weight()
     factor = weight.scale.flatten().double().numpy() * input_scale
-    return IntegerConv(weight.int().to(torch.int8).numpy(), factor.astype(np.float32), conv.bias.numpy().astype(np.float32))
+    return IntegerConv(
+        weight.int().to(torch.int8).numpy(), factor.astype(np.float32), conv.bias.numpy().astype(np.float32)
+    )
 
 
 def _peaks(tokenizer: Tokenizer, codes: torch.Tensor, batch: int = 32) -> dict[int, tuple[float, ...]]:

@@ -12,7 +12,7 @@ import torch
 
 from ..toolkit.bundle.prompts import Prompts
 from ..toolkit.config import FrameLayout
-from ..toolkit.errors import CheckpointError
+from ..toolkit.errors import CheckpointError, UsageError
 from ..toolkit.settings import SamplingSettings
 from .llama import Llama
 
@@ -42,18 +42,37 @@ def _load_car(folder: Path) -> ImportedModel:
 
     checkpoint = load_checkpoint(folder)
     config = checkpoint.config
+    prompts = Prompts(**config.prompt.model_dump())
+    _check_prompts(folder / "config.json", prompts, config.frame_layout)
     clips = {name: load_clips(folder, name).tokens(config.frame_layout) for name in ("calibration", "heldout")}
     return ImportedModel(
         name=config.name,
         llama=checkpoint.llama,
         layout=config.frame_layout,
-        prompts=Prompts(**config.prompt.model_dump()),
+        prompts=prompts,
         tokenizer=checkpoint.tokenizer,
         frame_rate=config.frame_rate,
         sampling=CAR_SAMPLING,
         calibration=clips["calibration"],
         held_out=clips["heldout"],
     )
+
+
+def _check_prompts(path: Path, prompts: Prompts, layout: FrameLayout) -> None:
+    """CheckpointError if a phrase cannot be encoded, there is none, or a word's token is a code's."""
+    ids = (prompts.pad, prompts.start, *prompts.words.values())
+    outside = [token for token in ids if not 0 <= token < layout.code_offset]
+    if outside or not prompts.phrases:
+        found = f"prompt token {outside[0]}" if outside else "no phrases"
+        expected = f"tokens below code_offset {layout.code_offset}, and phrases"
+        raise CheckpointError(path, found, expected, "Correct `prompt`.")
+    for phrase in prompts.phrases:
+        try:
+            prompts.encode(phrase, layout.prompt_length)
+        except UsageError as error:
+            raise CheckpointError(
+                path, f"phrase {phrase!r}: {error.found}", error.expected, "Correct `prompt`."
+            ) from error
 
 
 IMPORTERS: dict[str, Callable[[Path], ImportedModel]] = {"fastcar.checkpoint": _load_car}
@@ -69,17 +88,22 @@ def load_model(model: str | Path) -> ImportedModel:
 def _declared_format(folder: Path) -> str:
     known = ", ".join(IMPORTERS)
     if not folder.is_dir():
-        raise CheckpointError(
-            folder, "no such folder", f"a checkpoint folder or one of: {', '.join(BUILT_IN)}", "Check the name."
-        )
+        found = "is a file" if folder.is_file() else "no such folder"
+        raise CheckpointError(folder, found, f"a checkpoint folder or one of: {', '.join(BUILT_IN)}", "Check the name.")
     config = folder / "config.json"
     try:
         declared = json.loads(config.read_text())
     except FileNotFoundError:
-        raise CheckpointError(config, "missing", "a config.json in the checkpoint folder", "Is it the right folder?") from None
-    except ValueError as error:
+        raise CheckpointError(
+            config, "missing", "a config.json in the checkpoint folder", "Is it the right folder?"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(
+            config, f"cannot be read ({error.strerror})", "a JSON file", "Check the folder."
+        ) from error
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(config, f"not JSON ({error})", "a checkpoint's config.json", "Copy it again.") from error
     name = declared.get("format") if isinstance(declared, dict) else None
-    if name not in IMPORTERS:
+    if not isinstance(name, str) or name not in IMPORTERS:
         raise CheckpointError(config, f"format {name!r}", f"one of: {known}", "Convert the checkpoint to one of these.")
     return name

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from .. import __version__
 from ..toolkit.backends.golden import record_golden
 from ..toolkit.backends.reference import ReferenceBackend
 from ..toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, TOKENIZER, WEIGHTS, Bundle, write_bundle
 from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from ..toolkit.errors import UsageError
 from ..toolkit.numerics.decoder import IntegerDecoder
 from ..toolkit.numerics.rope import rotary_tables
 from ..toolkit.numerics.tas import tas_unit
@@ -58,21 +59,25 @@ def export_model(
     """
     progress = on_progress or (lambda stage, done, total: None)
     chosen = get_recipe(recipe)
+    if tas_query not in ("post_rope", "pre_rope"):
+        raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
     out = Path(out)
     imported = load_model(model)
     check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
 
     def fill(folder: Path) -> Manifest:
-        quantized = quantize_with_report(
-            imported.llama, imported.layout, chosen, imported.calibration, tas_query=tas_query, progress=progress
-        )
-        record = _record(imported, quantized, progress) if evaluate else {}
-        write_backbone(folder, quantized.model)
-        write_golden(folder, quantized.model, imported, progress)
         codes = imported.calibration[:, imported.layout.prompt_length :] - imported.layout.code_offset
         frames = codes.reshape(-1, *imported.layout.grid)
         spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
-        write_decoder(folder, quantize_decoder(imported.tokenizer, spread))
+        write_decoder(folder, quantize_decoder(imported.tokenizer, spread))  # first: quick, and it may refuse
+        quantized = quantize_with_report(
+            imported.llama, imported.layout, chosen, imported.calibration, tas_query=tas_query, progress=progress
+        )
+        record: dict[str, float | list[str]] = {"quantization_notes": list(quantized.report.notes)}
+        if evaluate:
+            record = _cross_entropies(imported, quantized, progress) | record
+        write_backbone(folder, quantized.model)
+        write_golden(folder, quantized.model, imported, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
         return _manifest(imported, chosen, quantized.model, record)
 
@@ -92,7 +97,9 @@ def write_golden(folder: Path, model: IntegerModel, imported: ImportedModel, pro
     progress("golden clip", 0, 1)
     prompts, length = imported.prompts, imported.layout.prompt_length
     tokens = np.stack([prompts.encode(prompts.phrases[0], length), prompts.unconditional(length)])
-    record_golden(ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions)), tokens, folder / GOLDEN)
+    record_golden(
+        ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions)), tokens, folder / GOLDEN
+    )
     progress("golden clip", 1, 1)
 
 
@@ -101,8 +108,8 @@ def write_decoder(folder: Path, decoder: IntegerDecoder) -> None:
     onnx.checker.check_model(str(folder / DECODER), full_check=True)
 
 
-def _record(imported: ImportedModel, quantized: Quantized, progress: Progress) -> dict[str, float | list[str]]:
-    """Held-out cross-entropy in nats a code of the float and the quantized model, and what quantization met."""
+def _cross_entropies(imported: ImportedModel, quantized: Quantized, progress: Progress) -> dict[str, float]:
+    """Held-out cross-entropy in nats a code of the float and the quantized model."""
     held_out = imported.held_out[:EVALUATED_CLIPS]
     progress("held-out cross-entropy", 0, 2)
     before = cross_entropy(imported.llama, held_out, imported.layout)
@@ -113,7 +120,6 @@ def _record(imported: ImportedModel, quantized: Quantized, progress: Progress) -
         "cross_entropy_fp32": before,
         "cross_entropy_quantized": after,
         "cross_entropy_change_percent": 100 * (after / before - 1),
-        "quantization_notes": list(quantized.report.notes),
     }
 
 
@@ -121,7 +127,7 @@ def _manifest(imported: ImportedModel, recipe: Recipe, model: IntegerModel, reco
     config = model.config
     return Manifest(
         name=imported.name,
-        fastcar=version("fastcar-edge"),
+        fastcar=__version__,
         config=config,
         frame_layout=imported.layout,
         frame_rate=imported.frame_rate,

@@ -21,8 +21,9 @@ class SamplingSettings:
     guidance: float = 1.0
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, 0 <= self.temperature < 1e3, "0 (greedy) or a positive number")
-        _check("top-k", self.top_k, self.top_k >= 0, "0 (all codes) or a positive number of codes")
+        usable = self.temperature == 0 or 1e-3 <= self.temperature < 1e3  # a smaller one takes logits to infinity
+        _check("temperature", self.temperature, usable, "0 (greedy) or 0.001 to 1000")
+        _check("top-k", self.top_k, 0 <= self.top_k < 1 << 31, "0 (all codes) or a positive number of codes")
         _check("top-p", self.top_p, 2**-16 <= self.top_p <= 1, "a probability above 0 and up to 1")
         _check("guidance", self.guidance, 0 <= self.guidance < 1e3, "1 (none) or a scale such as 3")
 
@@ -45,12 +46,16 @@ class ReplaySettings:
 
     def __post_init__(self) -> None:
         _check("policy", self.policy, self.policy in POLICIES, f"one of {', '.join(POLICIES)}")
-        _check("max-age", self.max_age, self.max_age is None or self.max_age >= 1, "a positive number of frames")
+        valid_age = self.max_age is None or 1 <= self.max_age < 1 << 31
+        _check("max-age", self.max_age, valid_age, "a positive number of frames")
         for threshold in self.thresholds:
             _check("threshold", threshold, threshold is None or threshold == threshold, "a number")
 
     @classmethod
-    def uniform(cls, threshold: float | None, layers: int, policy: str = "independent", max_age: int | None = None) -> ReplaySettings:
+    def uniform(
+        cls, threshold: float | None, layers: int, policy: str = "independent", max_age: int | None = None
+    ) -> ReplaySettings:
+        """The same threshold for every layer."""
         return cls((threshold,) * layers, policy, max_age)
 
 

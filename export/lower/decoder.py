@@ -53,6 +53,7 @@ def _quantize(op: Body, y: ir.Value, inverse_scale: np.float32) -> ir.Value:
 def _conv(op: Body, conv: IntegerConv, x: ir.Value) -> ir.Value:
     weight = op("Cast", conv.weight, to=int(ir.DataType.FLOAT))
     pad = conv.weight.shape[2] // 2
-    total = op("Conv", x, weight, pads=[pad] * 4)
+    total = op.cast(op("Conv", x, weight, pads=[pad] * 4), ir.DataType.INT32)
+    total = op.cast(total, ir.DataType.FLOAT)  # exact; without it onnxruntime folds the factor into the weights
     scaled = op("Mul", total, conv.factor.reshape(-1, 1, 1))
     return op("Add", scaled, conv.bias.reshape(-1, 1, 1))

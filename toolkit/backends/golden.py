@@ -17,7 +17,12 @@ __all__ = ["START_STEPS", "check_golden", "record_golden"]
 START_STEPS = 2  # enough to find a processor whose 8-bit products saturate, cheap enough for every start
 STEPS_INTO_FRAME_1 = 8
 SAMPLING = SamplingSettings(temperature=1.0, top_k=0, top_p=0.95, guidance=2.0)
-COMPARED = ("codes", "scores", "replay", "logits")
+COMPARED = {  # in the order a step computes them, with their axes
+    "scores": ("step", "layer", "row"),
+    "replay": ("step", "layer", "row"),
+    "logits": ("step", "clip", "code"),
+    "codes": ("step", "clip"),
+}
 
 
 def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
@@ -41,21 +46,25 @@ def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
 def check_golden(backend: Backend, path: Path, steps: int | None = None) -> int:
     """Repeat the golden clip (its first ``steps``; None: all) and return how many steps were compared.
 
-    BundleError naming step, layer or code, and both values at the first difference.
+    BundleError naming step and layer (or code), and both values at the difference that a step computes first.
     """
     clip = load_file(path)
     steps = min(steps or len(clip["uniforms"]), len(clip["uniforms"]))
     record = _run(backend, clip, steps)
-    for name in COMPARED:
+    differences = []
+    for order, name in enumerate(COMPARED):
         found, expected = getattr(record, name), clip[name][:steps]
-        if not np.array_equal(found, expected):
-            where = tuple(int(index) for index in np.argwhere(found != expected)[0])
-            raise BundleError(
-                path,
-                f"{backend.name} computes {name}{list(where)} = {found[where]}",
-                f"{expected[where]}, as the reference did",
-                "Update onnxruntime, or use --backend reference and report this processor.",
-            )
+        for where in np.argwhere(found != expected)[:1]:
+            differences.append((int(where[0]), order, name, tuple(map(int, where)), found, expected))
+    if differences:
+        _, _, name, where, found, expected = min(differences, key=lambda difference: difference[:2])
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(COMPARED[name], where, strict=True))
+        raise BundleError(
+            path,
+            f"{backend.name} computes {name} {found[where]} at {place}",
+            f"{expected[where]}, as the reference did",
+            "Update onnxruntime, or use --backend reference and report this processor.",
+        )
     return steps
 
 

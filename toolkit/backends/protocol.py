@@ -44,6 +44,9 @@ class Backend(Protocol):
     def prefill(self, tokens: np.ndarray) -> None:
         """Run the positions of tokens (rows, n) without keeping their predictions."""
 
+    def score(self, tokens: np.ndarray) -> np.ndarray:
+        """Run the positions of tokens (rows, n), dense: logits (n, clips, codes) of the code after each of them."""
+
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
         """Read tokens (rows,), then each predicted code in turn, for as many steps as uniforms (steps, clips) has.
 
@@ -106,6 +109,10 @@ class SteppingBackend(ABC):
     def prefill(self, tokens: np.ndarray) -> None:
         for column in tokens.T:
             self._step(column)
+
+    def score(self, tokens: np.ndarray) -> np.ndarray:
+        self.inputs["threshold"][:] = NEVER
+        return np.stack([self._step(column)["logits"].copy() for column in tokens.T])
 
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
         steps, layers, rows = uniforms.shape[0], self.config.layers, self.state.rows

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +56,7 @@ class Bundle:
         if path.is_file():
             path = _unpack(path)
         if not path.is_dir():
-            raise BundleError(path, "no such folder", "a bundle", "Make one with: fastcar export car --out DIR")
+            raise BundleError(path, "no such folder or file", "a bundle", "Make one with: fastcar export car --out DIR")
         manifest = Manifest.read(path / MANIFEST)
         bundle = cls(path, manifest)
         bundle._check_names()
@@ -68,17 +71,26 @@ class Bundle:
             if not file.is_file():
                 raise BundleError(file, "missing", f"a file of {entry.bytes} bytes", "Copy the bundle again.")
             if file.stat().st_size != entry.bytes:
-                raise BundleError(file, f"{file.stat().st_size} bytes", f"{entry.bytes} bytes", "Copy the bundle again.")
+                raise BundleError(
+                    file, f"{file.stat().st_size} bytes", f"{entry.bytes} bytes", "Copy the bundle again."
+                )
         for name, entry in self.manifest.files.items():
             found = file_entry(self.path / name).sha256
             if found != entry.sha256:
                 raise BundleError(
-                    self.path / name, f"sha256 {found[:12]}...", f"{entry.sha256[:12]}...", "The file was altered: copy it again."
+                    self.path / name,
+                    f"sha256 {found[:12]}...",
+                    f"{entry.sha256[:12]}...",
+                    "The file was altered: copy it again.",
                 )
 
     @cached_property
     def prompts(self) -> Prompts:
-        return Prompts.model_validate_json((self.path / TOKENIZER).read_text())
+        path = self.path / TOKENIZER
+        try:
+            return Prompts.model_validate_json(path.read_text())
+        except ValueError as error:
+            raise BundleError(path, "not a prompt vocabulary", "the words of the model", "Export again.") from error
 
     def model(self) -> tuple[IntegerModel, dict[str, np.ndarray]]:
         """The integer model and every stored tensor, for the reference and for packing."""
@@ -86,61 +98,143 @@ class Bundle:
         return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query)
 
     def archive(self, path: str | Path) -> Path:
-        """Write the bundle as one file (an uncompressed zip: weights do not compress, and it can be mapped)."""
+        """Write the bundle as one file (an uncompressed zip: weights do not compress, and it can be mapped).
+
+        OutputError if it cannot be written; the file is complete or absent.
+        """
         path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
-            for name in (MANIFEST, *self.manifest.files):
-                archive.write(self.path / name, name)
-        partial.replace(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+                for name in (MANIFEST, *self.manifest.files):
+                    archive.write(self.path / name, name)
+            partial.replace(path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OutputError(path, reason, "a file that can be written", "Choose another --archive.") from error
+        finally:
+            with suppress(OSError):
+                partial.unlink()
         return path
 
     def _check_names(self) -> None:
         for name in self.manifest.files:
             if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise BundleError(self.path / MANIFEST, f"file name {name!r}", "names inside the bundle", "Export again.")
+                raise BundleError(
+                    self.path / MANIFEST, f"file name {name!r}", "names inside the bundle", "Export again."
+                )
         missing = [name for name in REQUIRED if name not in self.manifest.files]
         if missing:
-            raise BundleError(self.path / MANIFEST, f"no entry for {missing[0]}", "all of " + ", ".join(REQUIRED), "Export again.")
+            raise BundleError(
+                self.path / MANIFEST, f"no entry for {missing[0]}", "all of " + ", ".join(REQUIRED), "Export again."
+            )
 
 
 def write_bundle(target: Path, fill: Callable[[Path], Manifest], overwrite: bool = False) -> Bundle:
     """``fill`` writes the files into a temporary folder and returns the manifest without hashes; then it is renamed.
 
-    OutputError if the target exists (unless it is a bundle and ``overwrite``); nothing half-written is left behind.
+    OutputError, before ``fill`` is called, if the target exists (unless it is a bundle, holds nothing else, and
+    ``overwrite``) or cannot be written; whatever happens, nothing half-written is left behind.
     """
-    if target.exists() and not (overwrite and (target / MANIFEST).is_file()):
-        raise OutputError(target, "exists already", "a new folder", "Choose another --out, or --overwrite for a bundle.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    made: list[Path] = []
+    try:
+        place = target.resolve() if target.is_symlink() else target
+        _check_target(target, place, overwrite)
+        made = [folder for folder in place.parents if not folder.exists()]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{place.name[:64]}.", dir=place.parent))
+    except OSError as error:
+        _remove_empty(made)
+        reason = (error.strerror or str(error)).lower()
+        raise OutputError(target, reason, "a folder that can be written", "Choose another --out.") from error
     try:
         manifest = fill(partial)
         names = sorted(str(file.relative_to(partial)) for file in partial.rglob("*") if file.is_file())
         entries = {name: file_entry(partial / name) for name in names}
         manifest.model_copy(update={"files": entries}).write(partial / MANIFEST)
         partial.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        partial.rename(target)
+        _put_in_place(partial, place)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        _remove_empty(made)
         raise
     return Bundle.open(target, verify=False)
 
 
+def _check_target(target: Path, place: Path, overwrite: bool) -> None:
+    if not place.exists():
+        return
+    if not overwrite or not (place / MANIFEST).is_file():
+        raise OutputError(
+            target, "exists already", "a new folder", "Choose another --out, or --overwrite for a bundle."
+        )
+    try:
+        known = {MANIFEST, *json.loads((place / MANIFEST).read_text())["files"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise OutputError(
+            target, f"its {MANIFEST} is no bundle's", "a bundle to replace", "Choose another --out."
+        ) from error
+    foreign = sorted(str(file.relative_to(place)) for file in place.rglob("*") if not file.is_dir())
+    foreign = [name for name in foreign if name not in known]
+    if foreign:
+        raise OutputError(target, f"holds {foreign[0]!r}", "nothing but the bundle to replace", "Move it away.")
+
+
+def _put_in_place(partial: Path, place: Path) -> None:
+    """The earlier bundle is there until the new one is."""
+    if not place.exists():
+        partial.rename(place)
+        return
+    old = place.with_name(f"{partial.name}.old")
+    place.rename(old)
+    try:
+        partial.rename(place)
+    except BaseException:
+        old.rename(place)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Folders made on the way to a target that came to nothing, innermost first."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
 def _unpack(archive: Path) -> Path:
-    """Unpack beside the system's temporary files, keyed by the archive's hash so that a second run finds it."""
+    """Unpack beside the system's temporary files, keyed by the archive's hash so that a second run finds it.
+
+    What is found there is used if it is whole, and of this archive's own manifest; otherwise it is unpacked again.
+    """
     target = Path(tempfile.gettempdir()) / f"fastcar-{file_entry(archive).sha256[:16]}"
-    if (target / MANIFEST).is_file():
-        return target
+    partial: Path | None = None
     try:
         with zipfile.ZipFile(archive) as file:
+            if _is_unpacked(target, file.read(MANIFEST)):
+                return target
             partial = Path(tempfile.mkdtemp(prefix="fastcar-"))
             file.extractall(partial)
-    except zipfile.BadZipFile as error:
-        raise BundleError(archive, str(error), "a bundle folder or archive", "Copy it again.") from error
+        shutil.rmtree(target, ignore_errors=True)
+        with suppress(OSError):  # another process was faster
+            partial.rename(target)
+        return target
+    except KeyError:
+        raise BundleError(archive, f"no {MANIFEST}", "a bundle folder or archive", "Is it the right file?") from None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        reason = str(error) or "ends too early"
+        raise BundleError(archive, reason, "a bundle folder or archive", "Copy it again.") from error
+    finally:
+        if partial:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_unpacked(target: Path, manifest: bytes) -> bool:
     try:
-        partial.rename(target)
-    except OSError:
-        shutil.rmtree(partial)  # another process was faster
-    return target
+        if (target / MANIFEST).read_bytes() != manifest:
+            return False
+        Bundle(target, Manifest.read(target / MANIFEST)).verify()
+    except (OSError, BundleError):
+        return False
+    return True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from ..config import BackboneConfig, FrameLayout, Frozen
-from ..errors import BundleError
+from ..errors import BundleError, UsageError
 from ..settings import SamplingSettings
 
 __all__ = ["SCHEMA", "FileEntry", "Manifest", "file_entry"]
@@ -30,17 +31,20 @@ class Manifest(Frozen):
 
     ``thresholds``: the bundle's default, a layer each (None: the layer never replays). ``record``: what was measured
     when the bundle was made. ``board`` and ``overlay``: what the packing is for; None where only emulation is meant.
+    An infinite threshold is written as "Infinity" or "-Infinity". ValueError when the parts contradict each other.
     """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     schema_version: int = Field(SCHEMA, alias="schema")
     name: str
     fastcar: str
     config: BackboneConfig
     frame_layout: FrameLayout
-    frame_rate: float
+    frame_rate: float = Field(gt=0)
     recipe: dict[str, Any]
     sampling: SamplingSettings
-    tas_query: str
+    tas_query: Literal["post_rope", "pre_rope"]
     tas_unit: tuple[float, ...]
     thresholds: tuple[float | None, ...]
     board: str | None = None
@@ -48,20 +52,44 @@ class Manifest(Frozen):
     record: dict[str, Any]
     files: dict[str, FileEntry]
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        layers, layout = self.config.layers, self.frame_layout
+        for name in ("tas_unit", "thresholds"):
+            if len(getattr(self, name)) != layers:
+                raise ValueError(f"{name} has {len(getattr(self, name))} values, the model {layers} layers")
+        if not all(0 < unit < float("inf") for unit in self.tas_unit):
+            raise ValueError("tas_unit holds a value that is not positive")
+        if layout.code_offset + layout.codes > self.config.vocab:
+            raise ValueError(
+                f"codes up to {layout.code_offset + layout.codes}, beyond the vocabulary of {self.config.vocab}"
+            )
+        return self
+
     @classmethod
     def read(cls, path: Path) -> Manifest:
         """BundleError if the file is missing, is not a manifest, or is of another schema."""
+        expected = f"a manifest of schema {SCHEMA}"
         try:
-            manifest = cls.model_validate_json(path.read_text())
-        except FileNotFoundError:
-            raise BundleError(path, "no such file", "a bundle folder", "Make one with: fastcar export car --out DIR") from None
-        except (ValidationError, UnicodeDecodeError) as error:
-            reason = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+            text = path.read_text()
+            found = json.loads(text)
+            if isinstance(found, dict) and found.get("schema", SCHEMA) != SCHEMA:  # first: its fields may be others
+                raise BundleError(
+                    path, f"schema {found['schema']!r}", f"schema {SCHEMA}", "Export again with this version."
+                )
+            return cls.model_validate_json(text)
+        except (FileNotFoundError, NotADirectoryError):
+            raise BundleError(
+                path, "no such file", "a bundle folder", "Make one with: fastcar export car --out DIR"
+            ) from None
+        except OSError as error:
+            raise BundleError(path, f"cannot be read ({error.strerror})", expected, "Copy the bundle again.") from error
+        except ValidationError as error:
+            reason = error.errors()[0]
             where = ".".join(map(str, reason["loc"]))
-            raise BundleError(path, f"{where} {reason['msg']}".strip(), f"a manifest of schema {SCHEMA}", "Export again.") from error
-        if manifest.schema_version != SCHEMA:
-            raise BundleError(path, f"schema {manifest.schema_version}", f"schema {SCHEMA}", "Export again with this version.")
-        return manifest
+            raise BundleError(path, f"{where} {reason['msg']}".strip(), expected, "Export again.") from error
+        except (UsageError, ValueError, RecursionError) as error:  # settings out of range; not JSON, not text
+            raise BundleError(path, str(error), expected, "Export again.") from error
 
     def write(self, path: Path) -> None:
         path.write_text(self.model_dump_json(indent=1, by_alias=True) + "\n")

@@ -32,7 +32,9 @@ class Prompts(Frozen):
             if word not in self.words:
                 near = difflib.get_close_matches(word, self.words, n=1)
                 hint = f"Did you mean {near[0]!r}?" if near else f"Trained phrases: {', '.join(self.phrases)}."
-                raise UsageError("--prompt", f"unknown word {word!r}", f"words of: {', '.join(sorted(self.words))}", hint)
+                raise UsageError(
+                    "--prompt", f"unknown word {word!r}", f"words of: {', '.join(sorted(self.words))}", hint
+                )
         if len(words) >= length:
             raise UsageError("--prompt", f"{len(words)} words", f"at most {length - 1}", f"Shorten {prompt!r}.")
         return self._row([self.words[word] for word in words], length)

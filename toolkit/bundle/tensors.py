@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ..config import BackboneConfig, FrameLayout
@@ -20,6 +23,19 @@ from ..numerics.weights import IntegerModel, LayerWeights, LinearWeights
 __all__ = ["StoredTensor", "model_tensors", "pack_int4", "read_model", "stored_tensors", "unpack_int4", "write_tensors"]
 
 ZERO_POINT = 128
+ITEM_BYTES = {
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F16": 2,
+    "BF16": 2,
+    "U16": 2,
+    "I16": 2,
+    "F32": 4,
+    "I32": 4,
+    "F64": 8,
+    "I64": 8,
+}
 
 
 @dataclass(frozen=True)
@@ -99,37 +115,65 @@ def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """Names, types and byte ranges from a safetensors header, without reading the data.
 
-    BundleError if the header does not describe the file: data past its end, or bytes nobody names.
+    BundleError if the header does not describe the file: data past its end, bytes nobody names or two do, a tensor
+    whose bytes are not those of its type and shape.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if length + 8 > size:
-            raise BundleError(path, f"{size} bytes with a header of {length}", "a complete safetensors file", "Copy it again.")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    start = 8 + length
-    stored = {
-        name: StoredTensor(name, entry["dtype"], tuple(entry["shape"]), start + entry["data_offsets"][0],
-                           entry["data_offsets"][1] - entry["data_offsets"][0])
-        for name, entry in header.items()
-    }  # fmt: skip
-    end = max((tensor.offset + tensor.length for tensor in stored.values()), default=start)
+            raise BundleError(
+                path, f"{size} bytes with a header of {length}", "a complete safetensors file", "Copy it again."
+            )
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        stored = {name: _stored(name, entry, 8 + length) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BundleError(path, f"a header that is none ({error})", "a safetensors file", "Copy it again.") from error
+    end = 8 + length
+    for tensor in sorted(stored.values(), key=lambda tensor: (tensor.offset, tensor.length)):
+        if tensor.offset != end:
+            raise BundleError(
+                path, f"{tensor.name} at byte {tensor.offset}", f"byte {end}, where the last ends", "Copy it again."
+            )
+        end += tensor.length
     if end != size:
         raise BundleError(path, f"{size} bytes", f"{end} as its header says", "Copy it again.")
     return stored
 
 
+def _stored(name: str, entry: dict[str, Any], start: int) -> StoredTensor:
+    """ValueError if the byte range is not as long as type and shape say."""
+    dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+    expected = math.prod(shape) * ITEM_BYTES[dtype]
+    if end - begin != expected:
+        raise ValueError(f"{name} has {end - begin} bytes; expected {expected} for {dtype} {list(shape)}")
+    return StoredTensor(name, dtype, shape, start + begin, end - begin)
+
+
 def read_model(
     path: Path, config: BackboneConfig, layout: FrameLayout, tas_query: str
 ) -> tuple[IntegerModel, dict[str, np.ndarray]]:
-    """The integer model and all stored tensors (rotary tables among them) of a bundle's weight file."""
-    tensors = load_file(path)
-    layers = tuple(_read_layer(tensors, f"layers.{index}", config) for index in range(config.layers))
-    head = _read_linear(tensors, "head", config.hidden)
-    model = IntegerModel(config, layout, tensors["embedding"], layers, tensors["final_gain"], head, tas_query)
-    return model, tensors
+    """The integer model and all stored tensors (rotary tables among them) of a bundle's weight file.
+
+    BundleError if the file is damaged or does not hold the tensors of such a model.
+    """
+    try:
+        tensors = load_file(path)
+        layers = tuple(_read_layer(tensors, f"layers.{index}", config) for index in range(config.layers))
+        head = _read_linear(tensors, "head", config.hidden)
+        return IntegerModel(
+            config, layout, tensors["embedding"], layers, tensors["final_gain"], head, tas_query
+        ), tensors
+    except KeyError as error:
+        raise BundleError(path, f"no tensor {error}", "every tensor of the model", "Export again.") from error
+    except (OSError, SafetensorError, ValueError) as error:
+        raise BundleError(
+            path, str(error), "the weights of the model in the manifest", "Copy the bundle again."
+        ) from error
 
 
 def _read_layer(tensors: dict[str, np.ndarray], name: str, config: BackboneConfig) -> LayerWeights:

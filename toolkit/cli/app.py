@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
+from typing import NoReturn
 
 import click
 
+from ... import __version__
 from ..errors import FastCarError
 
 __all__ = ["cli", "main"]
@@ -22,6 +25,14 @@ COMMANDS = {
 }
 
 
+EXTRA_OF = {
+    "onnxruntime": "emulate",
+    **dict.fromkeys(("torch", "brevitas", "onnx", "onnx_ir", "ml_dtypes"), "export"),
+    **dict.fromkeys(("gymnasium", "Box2D"), "train"),
+}
+"""Which extra of the installation brings a package that a command needs."""
+
+
 class _LazyGroup(click.Group):
     """Commands live in modules of their own name and are imported when used: ``--help`` needs no torch."""
 
@@ -33,14 +44,22 @@ class _LazyGroup(click.Group):
             return None
         return importlib.import_module(f".{name}", __package__).command
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            context.fail(f"No such command {args[0]!r}; one of {', '.join(COMMANDS)}.")
+        return super().resolve_command(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="fastcar-edge", prog_name="fastcar")
-def cli() -> None:
+@click.command(cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fastcar")
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Auto-regressive video models with cache-attentive replay on AMD/Xilinx edge boards.
 
     \b
@@ -48,15 +67,23 @@ def cli() -> None:
       fastcar demo --out demo
       fastcar export car --recipe w8a8 --out car-w8a8
       fastcar generate car-w8a8 --prompt "left turn" --replay-ratio 0.5 --out clip
+
+    \b
+    Exit codes: 0 done; 2 bad usage or input, told in one line on stderr; 130 interrupted, finished frames kept.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
-    """Run the command line: 0 on success, 2 on bad usage or input with one line that says how to fix it."""
+    """Run the command line: 0 on success, 2 on bad usage or input with one line that says how to fix it.
+
+    130 when interrupted (Ctrl-C, or the TERM signal), after writing what ``generate`` had finished.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        cli.main(prog_name="fastcar", standalone_mode=False)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        code = cli.main(prog_name="fastcar", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         _fail(error.format_message() + _usage_hint(error), 2)
     except click.Abort:
@@ -65,12 +92,19 @@ def main() -> None:
         _fail("interrupted", 130)
     except FastCarError as error:
         _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        extra = EXTRA_OF.get((error.name or "").split(".")[0])
+        if extra is None:
+            _fail_internally(error)
+        _fail(f"the package {error.name} is not installed; this command needs: pip install 'fastcar-edge[{extra}]'", 2)
     except OSError as error:
         _fail(f"{error.filename or 'file system'}: {error.strerror or error}; nothing half-written was kept", 2)
     except Exception as error:  # the last resort: a fault of ours, named as such
-        if os.environ.get("FASTCAR_DEBUG"):
-            traceback.print_exc()
-        _fail(f"internal error: {type(error).__name__}: {error} (FASTCAR_DEBUG=1 shows where)", 1)
+        _fail_internally(error)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _usage_hint(error: click.ClickException) -> str:
@@ -78,6 +112,12 @@ def _usage_hint(error: click.ClickException) -> str:
     return f" (see: {context.command_path} --help)" if context else ""
 
 
-def _fail(message: str, code: int) -> None:
+def _fail_internally(error: Exception) -> NoReturn:
+    if os.environ.get("FASTCAR_DEBUG"):
+        traceback.print_exc()
+    _fail(f"internal error: {type(error).__name__}: {error} (FASTCAR_DEBUG=1 shows where)", 1)
+
+
+def _fail(message: str, code: int) -> NoReturn:
     click.echo("fastcar: " + " ".join(message.split()), err=True)
     sys.exit(code)

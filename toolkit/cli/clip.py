@@ -14,6 +14,7 @@ from safetensors.numpy import save
 
 from ..backends.protocol import Backend
 from ..bundle.bundle import Bundle
+from ..generation.calibrate import PROMISED
 from ..generation.run import generate
 from ..report import ReportFacts, RunView, summary, write_report
 from ..settings import ReplaySettings, SamplingSettings
@@ -27,7 +28,7 @@ from ..video import (
 from ..video.decode import FrameDecoder
 from .console import Advance, plain
 
-__all__ = ["check_clip_folder", "facts_of", "generate_clip", "write_clip"]
+__all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "write_clip"]
 
 SHOWN_HEIGHT = 256  # small pictures are enlarged to about this many pixels
 BYTES_PER_FRAME = 1 << 20  # far above what any of the files needs a frame
@@ -85,12 +86,22 @@ def facts_of(
     )
 
 
+def ratio_notice(wanted: float, run: RunView) -> str | None:
+    """A line for the user if the run replayed another share of the eligible evaluations than asked for."""
+    achieved = run.generation.eligible_replay_ratio
+    if abs(achieved - wanted) <= PROMISED:
+        return None
+    return f"note: asked for a replay ratio of {wanted:g}, this run has {achieved:.2f} of the eligible; try --threshold"
+
+
 def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFacts) -> dict[str, Any]:
     """Videos, contact sheets, the record of every decision, ``result.json`` and, with ``dense``, the report.
 
     Each file is complete or absent. Returns what ``result.json`` holds.
     """
-    files = [file for clip in range(run.clips) for file in _write_videos(out, run.frames[clip], facts, _suffix(run, clip))]
+    files = [
+        file for clip in range(run.clips) for file in _write_videos(out, run.frames[clip], facts, _suffix(run, clip))
+    ]
     files.append(_write_record(out / "run.safetensors", run))
     if dense is not None:
         files.append(write_report(out / "report.html", run, dense, facts))
@@ -127,7 +138,12 @@ def _write_videos(out: Path, frames: np.ndarray, facts: ReportFacts, suffix: str
 def _write_record(path: Path, run: RunView) -> Path:
     """Codes, TAS and replay decisions with the axes of ``Generation``."""
     generation = run.generation
-    arrays = {"codes": generation.codes, "tas": generation.tas, "replay": generation.replay, "seconds": generation.seconds}
+    arrays = {
+        "codes": generation.codes,
+        "tas": generation.tas,
+        "replay": generation.replay,
+        "seconds": generation.seconds,
+    }
     with replacing(path) as partial:
         partial.write_bytes(save({name: np.ascontiguousarray(value) for name, value in arrays.items()}))
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +20,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["Advance", "emit", "examples", "json_option", "plain", "progress", "say", "table"]
+__all__ = ["Advance", "command_line", "emit", "examples", "json_option", "plain", "progress", "say", "table"]
 
 STDERR = Console(stderr=True, highlight=False)
 STDOUT = Console(highlight=False)
@@ -61,20 +63,22 @@ def progress() -> Iterator[Advance]:
 
 def say(text: str) -> None:
     """A line for people; never mixed with the JSON on stdout."""
-    STDERR.print(text, markup=False)
+    STDERR.print(text, markup=False, soft_wrap=True)
 
 
 def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("", "")) -> None:
-    out = Table(title=title, title_justify="left", show_header=any(header))
+    """On stdout, under a title that is never wrapped: it may hold a path to copy."""
+    out = Table(show_header=any(header))
     for index, name in enumerate(header):
         out.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
-        out.add_row(*row)
+        out.add_row(*map(Text, row))
+    STDOUT.print(title, markup=False, soft_wrap=True)
     STDOUT.print(out)
 
 
 def emit(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """Print ``result`` as JSON, or let ``show`` print it for a person. Infinities become null: JSON has none."""
+    """Print ``result`` as JSON, or let ``show`` print it for a person."""
     if as_json:
         click.echo(json.dumps(plain(result), indent=1))
     else:
@@ -82,7 +86,10 @@ def emit(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]],
 
 
 def plain(value: Any) -> Any:
-    """The value in types JSON knows: NumPy scalars and arrays unpacked, what is not finite as None."""
+    """The value in types JSON knows: NumPy scalars and arrays unpacked, NaN as None, infinities as text.
+
+    "Infinity" and "-Infinity": a threshold that replays nothing, or everything, has to stay apart from None.
+    """
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -92,5 +99,17 @@ def plain(value: Any) -> Any:
     elif hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
-        return None
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+def command_line(*words: str, **options: Any) -> str:
+    """The command that gives a run again: ``words``, then every option that has a value; lists repeat theirs."""
+    line = ["fastcar", *words]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        for item in value if isinstance(value, list | tuple) else (value,):
+            line += [flag] if item is True else [flag, str(item)]
+    return shlex.join(line)

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from ..errors import OutputError
+from ..video import check_output_folder
 from .console import emit, examples, json_option, progress, table
 
 __all__ = ["command"]
@@ -39,10 +41,10 @@ def command(
     """Quantize MODEL (`car`, or a checkpoint folder), lower it to ONNX and write a bundle."""
     from ...export.pipeline import export_model
 
+    if archive:
+        _check_archive(archive, out, overwrite)
     with progress() as advance:
-        bundle = export_model(
-            model, out, recipe=recipe, tas_query=tas_query, overwrite=overwrite, on_progress=advance
-        )
+        bundle = export_model(model, out, recipe=recipe, tas_query=tas_query, overwrite=overwrite, on_progress=advance)
     if archive:
         bundle.archive(archive)
     result = {
@@ -55,6 +57,17 @@ def command(
     emit(result, as_json, _show)
 
 
+def _check_archive(archive: Path, out: Path, overwrite: bool) -> None:
+    """OutputError, before any work, if the archive cannot be written."""
+    if archive.is_dir() or archive.resolve() == out.resolve():
+        raise OutputError(archive, "a folder", "the name of a file", "Choose another --archive.")
+    if archive.exists() and not overwrite:
+        raise OutputError(archive, "exists already", "a new file", "Choose another --archive, or --overwrite.")
+    check_output_folder(archive.parent)
+
+
 def _show(result: dict[str, Any]) -> None:
-    record = [(key.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else str(v)) for key, v in result["record"].items()]
+    record = [
+        (key.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else str(v)) for key, v in result["record"].items()
+    ]
     table(f"Wrote {result['bundle']}", [("recipe", result["recipe"]), *record, ("size", f"{result['bytes']:,} bytes")])

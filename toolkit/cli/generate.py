@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import click
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
-from ..generation.calibrate import thresholds_for_ratio
-from ..generation.run import check_frames
-from ..report import summary_table
+from ..generation.calibrate import check_ratio, thresholds_for_ratio
+from ..generation.run import check_frames, check_seed
+from ..report import RunView, summary_table
 from ..settings import POLICIES, ReplaySettings, SamplingSettings
-from .clip import check_clip_folder, facts_of, generate_clip, write_clip
-from .console import Advance, emit, examples, json_option, progress, say, table
+from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, write_clip
+from .console import Advance, command_line, emit, examples, json_option, progress, say, table
 
 __all__ = ["command"]
 
@@ -26,8 +26,8 @@ __all__ = ["command"]
     epilog=examples(
         'fastcar generate car-w8a8 --prompt "left turn" --frames 16 --seed 1 --out clip',
         'fastcar generate car-w8a8 --prompt "left turn" --replay-ratio 0.8 --out clip',
-        'fastcar generate car-w8a8 --prompt braking --threshold -0.5 --compare --out clip',
-        'fastcar generate car-w8a8 --prompt straight --prompt braking --dense --json --out clips',
+        "fastcar generate car-w8a8 --prompt braking --threshold -0.5 --compare --out clip",
+        "fastcar generate car-w8a8 --prompt straight --prompt braking --dense --json --out clips",
     ),
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
@@ -45,11 +45,16 @@ __all__ = ["command"]
 @click.option("--top-p", type=float, help="Share of the probability to choose from  [default: the bundle's]")
 @click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
 @click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime, or reference (NumPy, slow).")
-@click.option("--threads", type=click.IntRange(1), help="Processor threads; they do not change a bit of the result.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), help="Processor threads; they do not change a bit of the result."
+)
 @click.option("--compare", is_flag=True, help="Also run dense and write report.html with both.")
 @json_option
 def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
-    """Generate a video from BUNDLE into the folder given by --out."""
+    """Generate a video from BUNDLE (a folder or an archive) into the folder given by --out.
+
+    Ctrl-C keeps the finished frames, writes them, and exits with 130.
+    """
     if sum((options["dense"], options["threshold"] is not None, options["replay_ratio"] is not None)) > 1:
         raise UsageError("--dense, --threshold, --replay-ratio", "more than one", "one of them", "Drop the others.")
     if options["compare"] and len(prompts) > 1:
@@ -57,24 +62,49 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     opened = Bundle.open(bundle)
     sampling = _sampling(opened, options)
     frames = check_frames(opened, options["frames"])
+    check_seed(options["seed"])
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
-    replay = ReplaySettings(policy=options["policy"], max_age=options["max_age"])
+    replay = _replay(opened, options)
+    if options["replay_ratio"] is not None:
+        check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
     backend = open_backend(options["backend"], opened, options["threads"])
     common = {"frames": frames, "sampling": sampling, "backend": backend}
     with progress() as advance:
-        replay, calibration = _replay(opened, prompts, replay, options, common, advance)
+        calibration = None
+        if options["replay_ratio"] is not None:
+            replay, calibration = _for_ratio(opened, prompts, options["replay_ratio"], replay, common, advance)
         clip = generate_clip(opened, prompts, replay, options["seed"], advance, **common)
         dense = None
         if options["compare"] and not clip.generation.interrupted:
-            dense = generate_clip(opened, prompts, ReplaySettings(), options["seed"], advance, label="dense", **common)
-        facts = facts_of(opened, backend, options["seed"], sampling, replay, _command_line(bundle, prompts, {**options, "out": out}))
+            dense = _dense(opened, prompts, options["seed"], advance, common)
+        again = command_line("generate", str(bundle), prompt=prompts, **options, out=out)
+        facts = facts_of(opened, backend, options["seed"], sampling, replay, again)
         result = write_clip(out, clip, dense, facts)
     result["calibration"] = calibration
-    if clip.generation.interrupted:
+    interrupted = clip.generation.interrupted
+    if interrupted:
         say(f"interrupted: kept the {clip.generation.codes.shape[1]} finished frames")
+    elif options["replay_ratio"] is not None and (notice := ratio_notice(options["replay_ratio"], clip)):
+        say(notice)
+    if options["compare"] and dense is None:
+        interrupted = True
+        say("interrupted before the dense run was complete: no report.html")
     emit(result, as_json, _show)
+    if interrupted:
+        raise click.exceptions.Exit(130)
+
+
+def _dense(
+    bundle: Bundle, prompts: tuple[str, ...], seed: int, advance: Advance, common: dict[str, Any]
+) -> RunView | None:
+    """The run to compare with; None if it was interrupted: what is finished is still to be written."""
+    try:
+        dense = generate_clip(bundle, prompts, ReplaySettings(), seed, advance, label="dense", **common)
+    except KeyboardInterrupt:
+        return None
+    return None if dense.generation.interrupted else dense
 
 
 def _sampling(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
@@ -82,45 +112,37 @@ def _sampling(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
     return SamplingSettings(**{**vars(bundle.manifest.sampling), **given})
 
 
-def _replay(
+def _replay(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
+    """The replay settings asked for; with a wanted ratio the thresholds are still to be found."""
+    if options["dense"]:
+        return ReplaySettings()
+    thresholds = bundle.manifest.thresholds
+    if options["threshold"] is not None:
+        thresholds = (options["threshold"],) * bundle.manifest.config.layers
+    return ReplaySettings(thresholds, options["policy"], options["max_age"])
+
+
+def _for_ratio(
     bundle: Bundle,
     prompts: tuple[str, ...],
+    ratio: float,
     replay: ReplaySettings,
-    options: dict[str, Any],
     common: dict[str, Any],
     advance: Advance,
-) -> tuple[ReplaySettings, dict[str, Any] | None]:
-    """The replay settings asked for, and how a wanted ratio was met."""
-    layers = bundle.manifest.config.layers
-    if options["dense"]:
-        return ReplaySettings(), None
-    if options["replay_ratio"] is None:
-        thresholds = bundle.manifest.thresholds if options["threshold"] is None else (options["threshold"],) * layers
-        return ReplaySettings(thresholds, replay.policy, replay.max_age), None
+) -> tuple[ReplaySettings, dict[str, Any]]:
+    """The settings that give the ratio, and how near the last trials came."""
     found = thresholds_for_ratio(
         bundle,
         common["backend"],
         prompts,
-        options["replay_ratio"],
+        ratio,
         frames=common["frames"],
         sampling=common["sampling"],
         replay=replay,
         on_trial=lambda done, total: advance("finding the threshold", done, total),
     )
     advance("finding the threshold", 1, 1)
-    return ReplaySettings((found.threshold,) * layers, replay.policy, replay.max_age), vars(found)
-
-
-def _command_line(bundle: Path, prompts: tuple[str, ...], options: dict[str, Any]) -> str:
-    """The command that gives this run again."""
-    words = ["fastcar", "generate", str(bundle), *(word for prompt in prompts for word in ("--prompt", prompt))]
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif value not in (None, False):
-            words += [flag, str(value)]
-    return shlex.join(words)
+    return replace(replay, thresholds=(found.threshold,) * bundle.manifest.config.layers), vars(found)
 
 
 def _show(result: dict[str, Any]) -> None:

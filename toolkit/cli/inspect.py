@@ -53,15 +53,16 @@ def _linear(linear: Any) -> dict[str, Any]:
 
 def _show(facts: dict[str, Any]) -> None:
     config, layout = facts["config"], facts["frame_layout"]
+    height, width = layout["grid"]
     shape = ", ".join(f"{key} {config[key]}" for key in ("layers", "hidden", "heads", "kv_heads", "mlp"))
     table(
         f"{facts['name']} ({facts['path']})",
         [
             ("recipe", str(facts["recipe"].get("name"))),
             ("backbone", shape),
-            ("video", f"{layout['frames']} frames of {layout['grid'][0]} x {layout['grid'][1]} codes out of {layout['codes']}"),
+            ("video", f"{layout['frames']} frames of {height} x {width} codes out of {layout['codes']}"),
             ("TAS query", facts["tas_query"]),
-            ("default threshold", ", ".join(sorted({str(t) for t in facts["thresholds"]}))),
+            ("default threshold", ", ".join(sorted({_threshold(t) for t in facts["thresholds"]}))),
             ("prompts", ", ".join(facts["phrases"])),
             *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items()),
         ],
@@ -79,4 +80,10 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _threshold(value: float | None) -> str:
+    return "none: dense" if value is None else f"{value:g}"

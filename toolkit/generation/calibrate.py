@@ -14,10 +14,11 @@ from ..settings import ReplaySettings, SamplingSettings
 from .record import Generation
 from .run import check_frames, generate
 
-__all__ = ["RatioCalibration", "thresholds_for_ratio"]
+__all__ = ["PROMISED", "RatioCalibration", "check_ratio", "thresholds_for_ratio"]
 
+PROMISED = 0.05  # how near to the wanted ratio a run comes; a larger miss is told
 TOLERANCE = 0.01
-TRIALS = 6
+TRIALS = 8
 TRIAL_FRAMES = 6  # TAS drifts over a clip's first frames; a trial has to see some of it
 TRIAL_SEED = 0x7A5  # not a seed a user is likely to generate with
 
@@ -39,40 +40,87 @@ def thresholds_for_ratio(
     *,
     frames: int | None = None,
     sampling: SamplingSettings | None = None,
-    replay: ReplaySettings = ReplaySettings(),
+    replay: ReplaySettings | None = None,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> RatioCalibration:
     """One threshold for all layers so that ``ratio`` of the eligible MLP evaluations replay.
 
-    Replaying changes the scores that follow, so each trial runs with the last estimate and takes the quantile of
-    the scores it saw, corrected by the ratio it missed. UsageError for a ratio outside 0..1 or a single frame, which
-    has nothing eligible.
+    Each trial is a short run with the last estimate. The best one is returned: see how near ``achieved`` came.
+    ``replay`` gives policy and limit on age. UsageError for a ratio outside 0..1 or above what the limit on age allows,
+    or a single frame, which has nothing eligible. KeyboardInterrupt is raised: half a trial gives another threshold.
     """
-    if not 0 <= ratio <= 1:
-        raise UsageError("--replay-ratio", str(ratio), "0 (dense) to 1 (everything eligible)", "Choose a ratio.")
     frames = check_frames(bundle, frames)
-    if frames < 2:
-        raise UsageError("--frames", str(frames), "at least 2 with --replay-ratio: frame 0 never replays", "Ask for more.")
+    replay = replay or ReplaySettings()
+    check_ratio(ratio, frames, replay.max_age)
     layers = bundle.manifest.config.layers
     if ratio in (0.0, 1.0):
         return RatioCalibration(float("inf") if ratio == 0 else float("-inf"), ratio, 0)
-    wanted, threshold, best = ratio, None, None
+    trial_frames = frames if replay.max_age else min(frames, TRIAL_FRAMES)  # a limit on age shows at its own length
+    search, threshold, best = _Search(ratio, replay.policy), None, None
     for trial in range(TRIALS):
         if on_trial:
             on_trial(trial, TRIALS)
         settings = replace(replay, thresholds=(threshold,) * layers)
         run = generate(
-            bundle, prompt, frames=min(frames, TRIAL_FRAMES), seed=TRIAL_SEED, sampling=sampling, replay=settings, backend=backend
+            bundle, prompt, frames=trial_frames, seed=TRIAL_SEED, sampling=sampling, replay=settings, backend=backend
         )
+        if run.interrupted:
+            raise KeyboardInterrupt
         if threshold is not None:
             achieved = run.eligible_replay_ratio
             if best is None or abs(achieved - ratio) < abs(best.achieved - ratio):
                 best = RatioCalibration(threshold, achieved, trial + 1)
             if abs(achieved - ratio) <= TOLERANCE:
                 break
-            wanted = float(np.clip(wanted + ratio - achieved, 0.0, 1.0))
-        threshold = float(np.quantile(_pooled(run, replay.policy), 1 - wanted))
+        threshold = search.next(threshold, run)
     return best
+
+
+class _Search:
+    """The next threshold to try.
+
+    Replaying changes the scores that follow, so the quantile of a run's scores is only a start: once one trial has
+    replayed too much and one too little, the next lies between the two, in proportion to what they missed.
+    """
+
+    def __init__(self, ratio: float, policy: str) -> None:
+        self.ratio, self.policy, self.wanted = ratio, policy, ratio
+        self.much: tuple[float, float] | None = None  # (threshold, achieved)
+        self.little: tuple[float, float] | None = None
+
+    def next(self, threshold: float | None, run: Generation) -> float:
+        if threshold is not None:
+            achieved = run.eligible_replay_ratio
+            self.wanted = min(max(self.wanted + self.ratio - achieved, 0.0), 1.0)
+            if achieved > self.ratio:
+                self.much = threshold, achieved
+            else:
+                self.little = threshold, achieved
+        if self.much is None or self.little is None:
+            return float(np.quantile(_pooled(run, self.policy), 1 - self.wanted))
+        (low, over), (high, under) = self.much, self.little
+        share = min(max((over - self.ratio) / (over - under), 0.1), 0.9)
+        return low + share * (high - low)
+
+
+def check_ratio(ratio: float, frames: int, max_age: int | None = None) -> None:
+    """UsageError for a ratio that no threshold can give a clip of ``frames``."""
+    if not 0 <= ratio <= 1:
+        raise UsageError("--replay-ratio", str(ratio), "0 (dense) to 1 (everything eligible)", "Choose a ratio.")
+    if frames < 2:
+        raise UsageError(
+            "--frames", str(frames), "at least 2 with --replay-ratio: frame 0 never replays", "Ask for more."
+        )
+    highest = _highest_ratio(frames, max_age)
+    if ratio > highest + PROMISED:
+        limit = f"at most {highest:.2f} with --max-age {max_age} in {frames} frames"
+        raise UsageError("--replay-ratio", str(ratio), limit, "Ask for less, or allow a greater age.")
+
+
+def _highest_ratio(frames: int, max_age: int | None) -> float:
+    """Share of the eligible frames that replay when all may: after ``max_age`` of them one has to compute."""
+    eligible = frames - 1
+    return 1.0 if max_age is None else 1 - eligible // (max_age + 1) / eligible
 
 
 def _pooled(run: Generation, policy: str) -> np.ndarray:

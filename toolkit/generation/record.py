@@ -39,8 +39,9 @@ class Generation:
 
     @property
     def replay_ratio(self) -> float:
-        """Replayed / all MLP evaluations, frame 0 included."""
-        return float(self.replay.sum()) / (self.steps * self.replay.shape[2] * self.replay.shape[3])
+        """Replayed / all MLP evaluations, frame 0 included; NaN where there is none."""
+        evaluations = self.steps * self.replay.shape[2] * self.replay.shape[3]
+        return float(self.replay.sum()) / evaluations if evaluations > 0 else float("nan")
 
     @property
     def eligible_replay_ratio(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 from ..backends.protocol import Backend, FrameRecord
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
+from ..config import FrameLayout
 from ..errors import UsageError
 from ..numerics.tas import integer_threshold
 from ..settings import ReplaySettings, SamplingSettings
 from .record import Generation
 
-__all__ = ["OnFrame", "check_frames", "generate", "uniforms"]
+__all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "uniforms"]
 
 OnFrame = Callable[[int, np.ndarray], None]
 """Called with the frame's number and its codes (clips, height, width) as soon as they exist."""
@@ -52,10 +54,10 @@ def generate(
     replay = replay or ReplaySettings()
     tokens = _prompt_tokens(bundle, prompts, sampling)
     thresholds = _thresholds(bundle, replay)
+    draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
     if isinstance(backend, str):
         backend = open_backend(backend, bundle)
     backend.start(len(prompts), layout.frame_start(frames), sampling, replay)
-    draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
 
     records: list[FrameRecord] = []
     interrupted = False
@@ -78,19 +80,29 @@ def generate(
 
 def check_frames(bundle: Bundle, frames: int | None) -> int:
     """The number of frames to generate; UsageError outside 1 .. what the context holds."""
-    most = bundle.manifest.frame_layout.frames
+    return frames_within(bundle.manifest.name, bundle.manifest.frame_layout, frames)
+
+
+def frames_within(model: str, layout: FrameLayout, frames: int | None) -> int:
+    """The same for a model that is not in a bundle yet."""
     if frames is None:
-        return most
-    if not 1 <= frames <= most:
-        raise UsageError("--frames", str(frames), f"1 to {most}, the context {bundle.manifest.name} was trained for", "Ask for fewer frames." if frames > most else "Ask for at least one.")
+        return layout.frames
+    if not 1 <= frames <= layout.frames:
+        fix = "Ask for fewer frames." if frames > 1 else "Ask for at least one."
+        raise UsageError("--frames", str(frames), f"1 to {layout.frames}, the context {model} was trained for", fix)
     return frames
 
 
-def uniforms(seed: int, clips: int, steps: int) -> np.ndarray:
-    """(steps, clips) int64 below 2^24 from Philox-4x64-10 (NumPy's raw stream, stable by its policy), key (seed, clip)."""
-    if not 0 <= seed < 1 << 64:
+def check_seed(seed: int) -> int:
+    """UsageError outside 0 .. 2^64 - 1; TypeError for what is not an integer."""
+    if not 0 <= operator.index(seed) < 1 << 64:
         raise UsageError("--seed", str(seed), "0 to 2^64 - 1", "Choose another seed.")
-    keys = [np.array([seed, clip], np.uint64) for clip in range(clips)]
+    return operator.index(seed)
+
+
+def uniforms(seed: int, clips: int, steps: int) -> np.ndarray:
+    """(steps, clips) int64 below 2^24: the high bits of Philox-4x64-10, key (seed, clip), whose stream NumPy keeps."""
+    keys = [np.array([check_seed(seed), clip], np.uint64) for clip in range(clips)]
     raw = [np.random.Philox(key=key).random_raw(steps) >> np.uint64(40) for key in keys]
     return np.stack(raw, axis=1).astype(np.int64)
 
@@ -110,7 +122,9 @@ def _thresholds(bundle: Bundle, replay: ReplaySettings) -> np.ndarray:
     units = bundle.manifest.tas_unit
     thresholds = replay.thresholds or (None,) * len(units)
     if len(thresholds) != len(units):
-        raise UsageError("--threshold", f"{len(thresholds)} values", f"1 or {len(units)}, one a layer", "List one a layer.")
+        raise UsageError(
+            "--threshold", f"{len(thresholds)} values", f"1 or {len(units)}, one a layer", "List one a layer."
+        )
     return np.array([integer_threshold(t, unit) for t, unit in zip(thresholds, units, strict=True)], np.int64)
 
 

@@ -26,7 +26,9 @@ class IntegerConv:
     def __post_init__(self) -> None:
         reach = np.abs(self.weight.astype(np.int64)).sum(axis=(1, 2, 3)) * ACTIVATION_MAX
         if reach.max(initial=0) >= 1 << 24:
-            raise ValueError(f"channel {reach.argmax()} can reach {reach.max()}; expected below 2^24, or sums are not exact")
+            raise ValueError(
+                f"channel {reach.argmax()} can reach {reach.max()}; expected below 2^24, or sums are not exact"
+            )
 
 
 @dataclass(frozen=True)
@@ -84,5 +86,6 @@ def _conv(conv: IntegerConv, x: np.ndarray) -> np.ndarray:
     for row in range(kernel):
         for column in range(kernel):
             window = padded[:, :, row : row + height, column : column + width]
-            total += np.einsum("oi,fihw->fohw", conv.weight[:, :, row, column].astype(np.float64), window, optimize=True)
+            tap = conv.weight[:, :, row, column].astype(np.float64)
+            total += np.einsum("oi,fihw->fohw", tap, window, optimize=True)
     return total.astype(np.float32) * conv.factor[:, None, None] + conv.bias[:, None, None]

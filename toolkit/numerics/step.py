@@ -40,7 +40,12 @@ def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: A
 
 
 def _layer(
-    model: IntegerModel, index: int, layer: LayerWeights, x: np.ndarray, turn: tuple[np.ndarray, np.ndarray], inputs: Arrays
+    model: IntegerModel,
+    index: int,
+    layer: LayerWeights,
+    x: np.ndarray,
+    turn: tuple[np.ndarray, np.ndarray],
+    inputs: Arrays,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     config = model.config
     rows = slice(index * x.shape[0], (index + 1) * x.shape[0])  # of the stacked inputs

@@ -45,6 +45,6 @@ def sigmoid_table() -> np.ndarray:
 
     A kernel holds round(2^16 * sigmoid) at the middle of every 16 indices, 4096 integers up to 65535.
     """
-    middle = (np.arange(65536) >> SIGMOID_SHIFT << SIGMOID_SHIFT) + (1 << SIGMOID_SHIFT) / 2
+    middle = (np.arange(65536) >> SIGMOID_SHIFT << SIGMOID_SHIFT) + ((1 << SIGMOID_SHIFT) - 1) / 2
     x = (middle - 32768) / SIGMOID_STEPS
     return (np.minimum(np.rint(65536.0 / (1.0 + np.exp(-x))), 65535) / 65536).astype(np.float32)

@@ -77,8 +77,9 @@ class Pooling:
 def replay_decision(
     score: np.ndarray, threshold: int, eligible: np.ndarray, age: np.ndarray, max_age: int, pooling: Pooling
 ) -> np.ndarray:
-    """(rows,) bool. ``eligible`` (rows,) bool: a frame lies before; ``age`` (rows,) times the cached value was replayed.
+    """(rows,) bool, whether each row replays.
 
+    ``eligible`` (rows,) bool: a frame lies before; ``age`` (rows,): how often the cached value was replayed.
     ``max_age`` 1 is the "never twice in a row" guard of the authors' release.
     """
     above = exact_matmul(pooling.pool, score) > threshold * pooling.pooled

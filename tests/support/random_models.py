@@ -1,0 +1,186 @@
+"""Integer models with random weights, of sizes that fit no tile, and clips run on them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from fastcar.export.lower.graph import lower_backbone
+from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
+from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend
+from fastcar.toolkit.backends.reference import ReferenceBackend
+from fastcar.toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from fastcar.toolkit.config import BackboneConfig, FrameLayout
+from fastcar.toolkit.numerics.rope import rotary_tables
+from fastcar.toolkit.numerics.tas import NEVER
+from fastcar.toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
+from fastcar.toolkit.settings import ReplaySettings, SamplingSettings
+
+PROMPT, CODES = 3, 37
+
+
+def config(**changes: int) -> BackboneConfig:
+    sizes = {"hidden": 48, "layers": 3, "heads": 6, "kv_heads": 2, "head_dim": 10, "mlp": 52, "vocab": 7 + CODES}
+    return BackboneConfig(**(sizes | changes))
+
+
+def layout(**changes: object) -> FrameLayout:
+    sizes = {"prompt_length": PROMPT, "frames": 4, "grid": (2, 3), "code_offset": 7, "codes": CODES}
+    return FrameLayout(**(sizes | changes))
+
+
+def random_linear(rng: np.random.Generator, inputs: int, outputs: int, group: int | None = None) -> LinearWeights:
+    """Weights whose products with unit activations have about unit size."""
+    if group is None:
+        values, multiplier, deviation = rng.integers(-127, 128, (inputs, outputs)), None, 73.0
+    else:
+        values = rng.integers(-7, 8, (inputs, outputs))
+        multiplier, deviation = rng.integers(1, 19, (inputs // group, outputs)).astype(np.uint8), 47.0
+    scale = rng.uniform(0.75, 1.25, outputs) / (deviation * np.sqrt(inputs))
+    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier)
+
+
+def random_layer(rng: np.random.Generator, shape: BackboneConfig, groups: dict[str, int]) -> LayerWeights:
+    """groups: linear layer -> group size; a layer that is not named has 8 bits."""
+    heads, kv, inner = shape.heads, shape.kv_heads, shape.heads * shape.head_dim
+    multiplier = rng.integers(60, 128, heads).astype(np.int32)
+    k_scale = rng.uniform(0.045, 0.055, kv).astype(np.float32)
+    tas_scale = 0.05 * 0.05 / 100
+    q_scale = (multiplier * tas_scale / np.repeat(k_scale, heads // kv)).astype(np.float32)
+    make = lambda name, inputs, outputs: random_linear(rng, inputs, outputs, groups.get(name))
+    return LayerWeights(
+        attention_gain=rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32),
+        qkv=make("qkv", shape.hidden, (heads + 2 * kv) * shape.head_dim),
+        q_scale=q_scale,
+        k_scale=k_scale,
+        v_scale=rng.uniform(0.045, 0.055, kv).astype(np.float32),
+        tas_multiplier=multiplier,
+        tas_scale=tas_scale,
+        output=make("output", inner, shape.hidden),
+        mlp_gain=rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32),
+        gate_up=make("gate_up", shape.hidden, 2 * shape.mlp),
+        down=make("down", shape.mlp, shape.hidden),
+    )
+
+
+def random_model(
+    bits: int = 8,
+    *,
+    shape: BackboneConfig | None = None,
+    frames: FrameLayout | None = None,
+    groups: dict[str, int] | None = None,
+    tas_query: str = "post_rope",
+    seed: int = 0,
+) -> IntegerModel:
+    rng = np.random.default_rng(seed)
+    shape, frames = shape or config(), frames or layout()
+    if groups is None:
+        groups = {} if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), 4)
+    layers = tuple(random_layer(rng, shape, groups) for _ in range(shape.layers))
+    embedding = rng.normal(0, 1, (shape.vocab, shape.hidden)).astype(np.float16)
+    gain = rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32)
+    head = random_linear(rng, shape.hidden, frames.codes)
+    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query)
+
+
+def save_graph(model: IntegerModel, folder: Path) -> Path:
+    """The lowered model and its weight file in ``folder``; the path of the model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights, path = folder / "weights.safetensors", folder / "backbone.onnx"
+    write_tensors(weights, model_tensors(model))
+    stored = stored_tensors(weights)
+    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, model.tas_query), path)
+    return path
+
+
+class Lowered:
+    """(bits, tas_query) -> a model of random weights and the path of its graph; each is made once, in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.made = folder, {}
+
+    def __call__(self, bits: int, tas_query: str = "post_rope") -> tuple[IntegerModel, Path]:
+        if (bits, tas_query) not in self.made:
+            model = random_model(bits, tas_query=tas_query)
+            self.made[bits, tas_query] = model, save_graph(model, self.folder / f"{bits}-{tas_query}")
+        return self.made[bits, tas_query]
+
+
+def reference_backend(model: IntegerModel) -> ReferenceBackend:
+    return ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions))
+
+
+def onnx_backend(model: IntegerModel, path: Path, threads: int = 1, optimize: bool = True) -> OnnxRuntimeBackend:
+    return OnnxRuntimeBackend(path, model.config, model.layout, threads, optimize)
+
+
+GUIDED = SamplingSettings(temperature=0.9, top_k=30, top_p=0.95, guidance=3.0)
+UNGUIDED = SamplingSettings(temperature=1.1, top_k=0, top_p=0.9, guidance=1.0)
+INDEPENDENT = ReplaySettings()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a clip is generated with; ``thresholds`` None is dense, else the integer threshold of every layer."""
+
+    clips: int = 1
+    sampling: SamplingSettings = GUIDED
+    replay: ReplaySettings = INDEPENDENT
+    thresholds: tuple[int, ...] | None = None
+    seed: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.clips * (2 if self.sampling.guided else 1)
+
+    def limits(self, layers: int) -> np.ndarray:
+        return np.array((NEVER,) * layers if self.thresholds is None else self.thresholds, np.int64)
+
+
+def generate_clip(backend: SteppingBackend, run: Run, frames: int | None = None) -> FrameRecord:
+    """A whole clip, frame by frame."""
+    where, layers = backend.layout, backend.config.layers
+    rng = np.random.default_rng(run.seed)
+    frames, places = frames or where.frames, where.tokens_per_frame
+    prompt = rng.integers(0, where.code_offset, (run.rows, where.prompt_length))
+    uniforms = rng.integers(0, 1 << 24, (frames * places, run.clips))
+    backend.start(run.clips, where.frame_start(frames), run.sampling, run.replay)
+    backend.prefill(prompt[:, :-1])
+    tokens, records = prompt[:, -1], []
+    for frame in range(frames):
+        records.append(backend.decode(tokens, uniforms[frame * places : (frame + 1) * places], run.limits(layers)))
+        tokens = np.tile(records[-1].codes[-1] + where.code_offset, run.rows // run.clips)
+    return joined(records)
+
+
+def joined(records: list[FrameRecord]) -> FrameRecord:
+    parts = {name: np.concatenate([getattr(record, name) for record in records]) for name in COMPARED}
+    return FrameRecord(first=records[0].first, seconds=sum(record.seconds for record in records), **parts)
+
+
+COMPARED = tuple(field.name for field in fields(FrameRecord) if field.name not in ("first", "seconds"))
+
+
+def assert_same_bits(found: FrameRecord, expected: FrameRecord) -> None:
+    assert found.first == expected.first
+    for name in ("scores", "replay", "logits", "codes"):
+        a, b = getattr(found, name), getattr(expected, name)
+        assert a.dtype == b.dtype and a.shape == b.shape, name
+        differ = np.argwhere(a.view(np.uint32) != b.view(np.uint32) if a.dtype == np.float32 else a != b)
+        assert not differ.size, f"{name}{differ[0].tolist()} is the first of {len(differ)} that differ"
+
+
+def fingerprint(record: FrameRecord) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(COMPARED):
+        digest.update(np.ascontiguousarray(getattr(record, name)).tobytes())
+    return digest.hexdigest()
+
+
+def median_thresholds(scores: np.ndarray, where: FrameLayout) -> tuple[int, ...]:
+    """From a dense run: what half of the eligible scores of each layer exceed."""
+    return tuple(int(np.median(layer)) for layer in scores[where.tokens_per_frame + 1 :].swapaxes(0, 1))
