@@ -57,7 +57,9 @@ class Backend(Protocol):
         """Steps run and MLP evaluations replayed since ``start``."""
 
 
-def step_inputs(state: DecodeState, clips: int, sampling: SamplingSettings, replay: ReplaySettings) -> dict[str, np.ndarray]:
+def step_inputs(
+    state: DecodeState, clips: int, sampling: SamplingSettings, replay: ReplaySettings
+) -> dict[str, np.ndarray]:
     """The inputs of a run that stay the same, and room for those that change, under the graph's names."""
     config, rows = state.config, state.rows
     pooling = Pooling.of(replay.policy, rows)
@@ -96,6 +98,7 @@ class SteppingBackend(ABC):
     def run_step(self) -> dict[str, np.ndarray]:
         """Outputs of one step over ``self.inputs`` and ``self.state``; valid until the next call."""
 
+    @abstractmethod
     def caches_replaced(self) -> None:
         """Called when the state's K and V arrays and mask are new ones."""
 

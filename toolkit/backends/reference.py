@@ -20,6 +20,9 @@ class ReferenceBackend(SteppingBackend):
         super().__init__(model.config, model.layout)
         self.model, self.cos, self.sin = model, cos, sin
 
+    def caches_replaced(self) -> None:
+        """Nothing is bound: every step looks the arrays up."""
+
     def run_step(self) -> dict[str, np.ndarray]:
         caches = {f"k_cache.{layer}": cache for layer, cache in enumerate(self.state.k_cache)}
         caches |= {f"v_cache.{layer}": cache for layer, cache in enumerate(self.state.v_cache)}

@@ -81,6 +81,7 @@ def _compare(
         prompt,
         options["replay_ratio"],
         frames=common["frames"],
+        seed=options["seed"],
         sampling=sampling,
         replay=wanted,
         on_trial=lambda done, total: advance("finding the threshold", done, total),

@@ -74,7 +74,9 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     with progress() as advance:
         calibration = None
         if options["replay_ratio"] is not None:
-            replay, calibration = _for_ratio(opened, prompts, options["replay_ratio"], replay, common, advance)
+            replay, calibration = _for_ratio(
+                opened, prompts, options["replay_ratio"], replay, options["seed"], common, advance
+            )
         clip = generate_clip(opened, prompts, replay, options["seed"], advance, **common)
         dense = None
         if options["compare"] and not clip.generation.interrupted:
@@ -127,6 +129,7 @@ def _for_ratio(
     prompts: tuple[str, ...],
     ratio: float,
     replay: ReplaySettings,
+    seed: int,
     common: dict[str, Any],
     advance: Advance,
 ) -> tuple[ReplaySettings, dict[str, Any]]:
@@ -137,6 +140,7 @@ def _for_ratio(
         prompts,
         ratio,
         frames=common["frames"],
+        seed=seed,
         sampling=common["sampling"],
         replay=replay,
         on_trial=lambda done, total: advance("finding the threshold", done, total),

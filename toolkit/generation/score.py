@@ -14,9 +14,7 @@ __all__ = ["cross_entropy"]
 CHUNK = 64  # positions whose logits are held at a time
 
 
-def cross_entropy(
-    backend: Backend, tokens: np.ndarray, on_position: Callable[[int, int], None] | None = None
-) -> float:
+def cross_entropy(backend: Backend, tokens: np.ndarray, on_position: Callable[[int, int], None] | None = None) -> float:
     """Nats per code of tokens (clips, positions) int64, prompts and codes, each code predicted from all before it.
 
     Dense and without guidance, in the integer arithmetic that generates: the figure to hold against that of the
