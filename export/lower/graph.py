@@ -29,7 +29,8 @@ def lower_backbone(
 
     Inputs: tokens, position (rows,); k_cache.L, v_cache.L uint8 (rows, kv_heads, slots, head_dim); mask int32
     (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers * rows, hidden), age (layers * rows,),
-    threshold (layers,), max_age, pool, vote; conditional, unconditional, guidance, uniform, inverse_temperature, top_k, top_p.
+    threshold (layers,), max_age, pool, vote; conditional, unconditional, guidance, uniform, inverse_temperature,
+    top_k, top_p.
     Outputs, layers stacked over rows: code, logits (clips, codes), k, v (layers * rows, kv_heads, head_dim),
     mlp_output bfloat16 (layers * rows, hidden), tas int64 and replay bool (layers * rows,).
     """

@@ -16,15 +16,10 @@ from ..backends.protocol import Backend
 from ..bundle.bundle import Bundle
 from ..generation.calibrate import PROMISED
 from ..generation.run import generate
+from ..output import check_output_folder, replacing
 from ..report import ReportFacts, RunView, summary, write_report
 from ..settings import ReplaySettings, SamplingSettings
-from ..video import (
-    check_output_folder,
-    replacing,
-    write_contact_sheet,
-    write_gif,
-    write_mp4,
-)
+from ..video import write_contact_sheet, write_gif, write_mp4
 from ..video.decode import FrameDecoder
 from .console import Advance, plain
 
@@ -97,8 +92,10 @@ def ratio_notice(wanted: float, run: RunView) -> str | None:
 def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFacts) -> dict[str, Any]:
     """Videos, contact sheets, the record of every decision, ``result.json`` and, with ``dense``, the report.
 
-    Each file is complete or absent. Returns what ``result.json`` holds.
+    Each file is complete or absent. What an earlier run left in ``out`` is removed first, so that all files there are
+    of one run. Returns what ``result.json`` holds.
     """
+    _remove_earlier(out)
     files = [
         file for clip in range(run.clips) for file in _write_videos(out, run.frames[clip], facts, _suffix(run, clip))
     ]
@@ -123,6 +120,18 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
     with replacing(out / "result.json") as partial:
         partial.write_text(json.dumps(plain(result), indent=1) + "\n")
     return result
+
+
+def _remove_earlier(out: Path) -> None:
+    """The files named by an earlier ``result.json``, as far as they lie in this folder."""
+    try:
+        named = json.loads((out / "result.json").read_text())["files"]
+        earlier = [out / Path(name).name for name in named]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for file in earlier:
+        if file.is_file():
+            file.unlink()
 
 
 def _write_videos(out: Path, frames: np.ndarray, facts: ReportFacts, suffix: str) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import OutputError
-from ..video import check_output_folder
+from ..output import check_output_folder
 from .console import emit, examples, json_option, progress, table
 
 __all__ = ["command"]

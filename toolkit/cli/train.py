@@ -10,7 +10,7 @@ import click
 
 from ..errors import UsageError
 from ..generation.run import check_seed
-from ..video import check_output_folder
+from ..output import check_output_folder
 from .console import emit, examples, json_option
 
 __all__ = ["command"]

@@ -9,7 +9,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from ..video.files import replacing
+from ..output import replacing
 from .arrays import frame_layer_ratio, layer_ratio, tas_bins
 from .embed import clip_media, place_tiles, player_data
 from .metrics import WINDOW, psnr_per_frame, ssim_per_frame

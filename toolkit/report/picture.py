@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ..video.files import replacing
+from ..output import replacing
 from .arrays import frame_layer_ratio, place_ratio
 from .summary import summary, summary_table
 from .view import RunView, check_comparable

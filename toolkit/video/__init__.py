@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .contact_sheet import contact_sheet, write_contact_sheet
-from .files import check_output_folder, replacing
 from .frames import check_frames, pad_to_even, upscaled
 from .gif import gif_bytes, write_gif
 from .mp4 import mp4_bytes, write_mp4
@@ -13,12 +12,10 @@ from .record import VideoFile
 __all__ = [
     "VideoFile",
     "check_frames",
-    "check_output_folder",
     "contact_sheet",
     "gif_bytes",
     "mp4_bytes",
     "pad_to_even",
-    "replacing",
     "upscaled",
     "write_contact_sheet",
     "write_gif",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from .files import replacing
+from ..output import replacing
 from .frames import check_frames, upscaled
 from .record import VideoFile
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .files import replacing
+from ..output import replacing
 from .frames import check_frames, check_rate, upscaled
 from .record import VideoFile
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import OutputError
-from .files import replacing
+from ..output import replacing
 from .frames import check_frames, check_rate, pad_to_even, upscaled
 from .record import VideoFile
 from .yuv import yuv420p

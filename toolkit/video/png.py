@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import OutputError
-from .files import replacing
+from ..output import replacing
 from .frames import check_frames, upscaled
 from .record import VideoFile
 

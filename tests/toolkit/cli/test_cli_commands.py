@@ -258,3 +258,14 @@ def test_the_recorded_command_gives_the_same_files(bundle_w8a8: Path, tmp_path: 
     succeeded(run(*shlex.split(recorded[0])[1:]))
     stored = (tmp_path / "out" / "run.safetensors").read_bytes()
     assert len(stored) == len(before) and recorded[0] == recorded[1]
+
+
+def test_what_an_earlier_run_left_is_removed(bundle_w8a8: Path, tmp_path: Path):
+    """And nothing else: a file of the user's own stays."""
+    out = tmp_path / "clip"
+    prompts = ("--prompt", "left turn", "--prompt", "straight")
+    succeeded(run("generate", bundle_w8a8, *prompts, "--dense", "--frames", 1, "--out", out))
+    (out / "notes.txt").write_text("mine")
+    assert (out / "video-2.mp4").is_file()
+    succeeded(run("generate", bundle_w8a8, "--prompt", "straight", "--dense", "--frames", 1, "--out", out))
+    assert {path.name for path in out.iterdir()} == FILES | {"notes.txt"}

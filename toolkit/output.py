@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import OutputError
+from .errors import OutputError
 
 __all__ = ["check_output_folder", "replacing"]
 

@@ -8,7 +8,7 @@ from collections import namedtuple
 import pytest
 
 from fastcar.toolkit.errors import OutputError
-from fastcar.toolkit.video import check_output_folder, replacing
+from fastcar.toolkit.output import check_output_folder, replacing
 
 Usage = namedtuple("Usage", "total used free")
 

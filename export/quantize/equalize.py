@@ -1,0 +1,97 @@
+"""Activation equalization: range moves from an activation channel into the weights that read it, at no cost later.
+
+    (x / s) (s W) = x W,   s[j] = max|x[j]|^alpha / max|W[:, j]|^(1 - alpha)      (arXiv 2211.10438, eq. 4)
+
+1 / s is folded into what produces x: a norm gain, the up projection, the value projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from ..llama import Llama
+from .recipes import Equalization
+
+__all__ = ["ChannelPeaks", "equalization_scale", "equalize"]
+
+PEAK_FLOOR = 1e-5  # a channel of activations or weights below it is not worth moving
+
+
+class ChannelPeaks:
+    """Running max|x| of each input channel of chosen linear layers: one vector a layer, however many batches."""
+
+    def __init__(self, llama: Llama) -> None:
+        self.peaks: dict[str, torch.Tensor] = {}
+        self._hooks: list[RemovableHandle] = []
+        for name, module in llama.named_modules():
+            if name.endswith(("q_proj", "o_proj", "gate_proj", "down_proj")):
+                self.peaks[name] = torch.zeros(module.in_features)
+                self._hooks.append(module.register_forward_pre_hook(self._observer(name)))
+
+    def _observer(self, name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+        def observe(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            self.peaks[name] = torch.maximum(self.peaks[name], inputs[0].abs().amax(dim=(0, 1)))
+
+        return observe
+
+    @torch.no_grad()
+    def observe(self, llama: Llama, batches: Iterable[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run the batches of tokens through the model and stop observing."""
+        try:
+            for tokens in batches:
+                llama(tokens)
+        finally:
+            for hook in self._hooks:
+                hook.remove()
+        return self.peaks
+
+
+def equalization_scale(peak: torch.Tensor, weights: list[torch.Tensor], alpha: float) -> torch.Tensor:
+    """s (channels,) with geometric mean 1. peak (channels,); each weight (out, channels)."""
+    weight_peak = torch.stack([w.abs().amax(dim=0) for w in weights]).amax(dim=0)
+    moved = (peak > PEAK_FLOOR) & (weight_peak > PEAK_FLOOR)
+    log = alpha * peak.clamp_min(PEAK_FLOOR).log() - (1 - alpha) * weight_peak.clamp_min(PEAK_FLOOR).log()
+    if not moved.any():
+        return torch.ones_like(peak)
+    return torch.where(moved, log - log[moved].mean(), torch.zeros_like(log)).exp()
+
+
+@torch.no_grad()
+def equalize(llama: Llama, peaks: dict[str, torch.Tensor], options: Equalization) -> None:
+    """Fold equalization into the weights of ``llama`` in place; its function stays the same up to rounding."""
+    for index, layer in enumerate(llama.model.layers):
+        prefix, attention, mlp = f"model.layers.{index}", layer.self_attn, layer.mlp
+        if options.norm:
+            projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+            _equalize_norm(layer.input_layernorm, projections, peaks[f"{prefix}.self_attn.q_proj"], options.norm)
+            projections = [mlp.gate_proj, mlp.up_proj]
+            _equalize_norm(layer.post_attention_layernorm, projections, peaks[f"{prefix}.mlp.gate_proj"], options.norm)
+        if options.down:
+            scale = equalization_scale(peaks[f"{prefix}.mlp.down_proj"], [mlp.down_proj.weight], options.down)
+            mlp.up_proj.weight.div_(scale[:, None])
+            mlp.down_proj.weight.mul_(scale)
+        if options.value:
+            _equalize_value(attention, peaks[f"{prefix}.self_attn.o_proj"], options.value)
+
+
+def _equalize_norm(norm: nn.Module, readers: list[nn.Linear], peak: torch.Tensor, alpha: float) -> None:
+    scale = equalization_scale(peak, [reader.weight for reader in readers], alpha)
+    norm.weight.div_(scale)
+    for reader in readers:
+        reader.weight.mul_(scale)
+
+
+def _equalize_value(attention: nn.Module, peak: torch.Tensor, alpha: float) -> None:
+    """Query heads that share a value head share its scale: s is found per (kv_head, dim) and repeated."""
+    config = attention.config
+    shape = (config.kv_heads, config.group, config.head_dim)
+    shared_peak = peak.view(shape).amax(dim=1).flatten()
+    columns = attention.o_proj.weight.view(-1, *shape).movedim(2, 1).reshape(-1, shared_peak.numel())
+    scale = equalization_scale(shared_peak, [columns], alpha)
+    attention.v_proj.weight.div_(scale[:, None])
+    repeated = scale.view(config.kv_heads, 1, config.head_dim).expand(shape)
+    attention.o_proj.weight.mul_(repeated.flatten())

@@ -1,0 +1,32 @@
+"""Held-out cross-entropy, the quality figure of a recipe."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from ...toolkit.config import FrameLayout
+from ..llama import Llama
+from .network import QuantLlama
+
+__all__ = ["cross_entropy"]
+
+
+@torch.no_grad()
+def cross_entropy(model: Llama | QuantLlama, tokens: torch.Tensor, layout: FrameLayout, *, batch: int = 2) -> float:
+    """Nats per code of the codes of ``tokens`` (clips, positions) int64, each predicted from all before it.
+
+    Probabilities are over the codes alone, for a float model too: text tokens are never generated. ValueError when
+    the clips hold no code.
+    """
+    start = layout.prompt_length
+    if tokens.shape[0] < 1 or tokens.shape[1] <= start:
+        raise ValueError(f"tokens {tuple(tokens.shape)}; expected at least one clip longer than {start} prompt tokens")
+    total = 0.0
+    for clips in tokens.split(batch):
+        logits = model(clips[:, :-1])[:, start - 1 :]
+        if isinstance(model, Llama):
+            logits = logits[..., layout.code_offset : layout.code_offset + layout.codes]
+        target = clips[:, start:] - layout.code_offset
+        total += F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").double().item()
+    return total / (tokens.shape[0] * (tokens.shape[1] - start))

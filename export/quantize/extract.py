@@ -1,0 +1,70 @@
+"""From the fake-quantized network to the integers and scales that are deployed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from brevitas.nn import QuantLinear
+
+from ...toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
+from .calibrate import quantizer_scaling
+from .head_scales import HeadScales
+from .network import QuantDecoderLayer, QuantLlama
+from .two_level import TwoLevelScaling
+
+__all__ = ["extract", "linear_weights"]
+
+
+@torch.no_grad()
+def linear_weights(*layers: QuantLinear) -> LinearWeights:
+    """The integers Brevitas computes for the layers' weights (out, in), joined along outputs, as (in, out)."""
+    parts = [_one_linear(layer) for layer in layers]
+    first = parts[0]
+    return replace(
+        first,
+        values=np.concatenate([part.values for part in parts], axis=1),
+        scale=np.concatenate([part.scale for part in parts]),
+        multiplier=None if first.multiplier is None else np.concatenate([part.multiplier for part in parts], axis=1),
+    )
+
+
+def _one_linear(layer: QuantLinear) -> LinearWeights:
+    quantized = layer.quant_weight()
+    values = np.ascontiguousarray(quantized.int().numpy().astype(np.int8).T)
+    scaling = layer.weight_quant.tensor_quant.scaling_impl
+    if not isinstance(scaling, TwoLevelScaling):
+        return LinearWeights(values, quantized.scale.flatten().numpy())
+    multiplier = scaling.multiplier.squeeze(-1).numpy().T.astype(np.uint8)
+    return LinearWeights(values, scaling.channel_scale.flatten().numpy(), np.ascontiguousarray(multiplier))
+
+
+def extract(network: QuantLlama, head_scales: list[HeadScales], tas_query: str) -> IntegerModel:
+    """The integer model of a calibrated network; ``head_scales`` one a layer, as given to its quantizers."""
+    return IntegerModel(
+        config=network.config,
+        layout=network.layout,
+        embedding=network.embed_tokens.weight.numpy().astype(np.float16),
+        layers=tuple(_layer(*pair) for pair in zip(network.layers, head_scales, strict=True)),
+        final_gain=network.norm.weight.numpy().copy(),
+        head=linear_weights(network.head),
+        tas_query=tas_query,
+    )
+
+
+def _layer(layer: QuantDecoderLayer, scales: HeadScales) -> LayerWeights:
+    attention, mlp = layer.self_attn, layer.mlp
+    return LayerWeights(
+        attention_gain=layer.input_layernorm.weight.numpy().copy(),
+        qkv=linear_weights(attention.q_proj, attention.k_proj, attention.v_proj),
+        q_scale=scales.q_scale,
+        k_scale=scales.k_scale,
+        v_scale=quantizer_scaling(attention.v_quant).scale.flatten().numpy().copy(),
+        tas_multiplier=scales.tas_multiplier,
+        tas_scale=scales.tas_scale,
+        output=linear_weights(attention.o_proj),
+        mlp_gain=layer.post_attention_layernorm.weight.numpy().copy(),
+        gate_up=linear_weights(mlp.gate_proj, mlp.up_proj),
+        down=linear_weights(mlp.down_proj),
+    )

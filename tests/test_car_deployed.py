@@ -1,0 +1,56 @@
+"""The model that comes with the project, through the whole chain: quality kept, and the same bits in both back ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastcar.export.importers import load_model
+from fastcar.export.pipeline import export_model
+from fastcar.toolkit.backends.golden import check_golden
+from fastcar.toolkit.backends.registry import open_backend
+from fastcar.toolkit.bundle.bundle import GOLDEN, Bundle
+from fastcar.toolkit.generation.run import generate
+from fastcar.toolkit.generation.score import cross_entropy
+from fastcar.toolkit.settings import ReplaySettings
+
+CLIPS = 8  # as many as export records the cross-entropy of
+ALLOWED = {"w8a8": 0.5, "w4a8": 2.0}  # percent above the float model
+
+
+@pytest.fixture(scope="module", params=ALLOWED)
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return export_model("car", tmp_path_factory.mktemp("car") / request.param, recipe=request.param)
+
+
+def test_quality_is_kept(bundle: Bundle):
+    """Held-out cross-entropy, of Brevitas's fake-quantized network and of the integers that are deployed."""
+    record, recipe = bundle.manifest.record, bundle.manifest.recipe["name"]
+    assert abs(record["cross_entropy_change_percent"]) <= ALLOWED[recipe]
+    tokens = load_model("car").held_out[:CLIPS].numpy()
+    deployed = cross_entropy(open_backend("onnxruntime", bundle), tokens)
+    assert deployed <= record["cross_entropy_fp32"] * (1 + ALLOWED[recipe] / 100)
+    assert deployed == pytest.approx(record["cross_entropy_quantized"], rel=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["dense", "replay"])
+def test_a_whole_clip_has_the_same_bits(bundle: Bundle, kind: str):
+    """All frames, guidance on: codes, TAS, decisions and logits of onnxruntime equal the NumPy reference's."""
+    assert bundle.manifest.sampling.guided
+    layers = bundle.manifest.config.layers
+    replay = ReplaySettings() if kind == "dense" else ReplaySettings.uniform(1.5, layers)
+    runs = [
+        generate(bundle, "left turn", seed=3, replay=replay, backend=name, record_logits=True)
+        for name in ("onnxruntime", "reference")
+    ]
+    for name in ("codes", "tas", "replay", "logits"):
+        np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name), err_msg=name)
+    assert runs[0].codes.shape == (1, bundle.manifest.frame_layout.frames, 64)
+    assert (0.2 < runs[0].eligible_replay_ratio < 0.98) if kind == "replay" else not runs[0].replay.any()
+
+
+def test_the_golden_clip_is_what_onnxruntime_computes(bundle: Bundle):
+    """The whole record, not only the steps compared at every start."""
+    assert check_golden(open_backend("onnxruntime", bundle), Path(bundle.path) / GOLDEN) == 64 + 8
