@@ -19,7 +19,7 @@ from .llama import Llama
 __all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "load_model"]
 
 
-CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=0, top_p=0.95, guidance=2.0)
+CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=50, top_p=1.0, guidance=2.0)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def _load_car(folder: Path) -> ImportedModel:
 
     checkpoint = load_checkpoint(folder)
     config = checkpoint.config
-    prompts = Prompts(**config.prompt.model_dump())
+    prompts = config.prompt
     _check_prompts(folder / "config.json", prompts, config.frame_layout)
     clips = {name: load_clips(folder, name).tokens(config.frame_layout) for name in ("calibration", "heldout")}
     return ImportedModel(

@@ -21,7 +21,7 @@ from ..toolkit.numerics.decoder import IntegerDecoder
 from ..toolkit.numerics.rope import rotary_tables
 from ..toolkit.numerics.tas import tas_unit
 from ..toolkit.numerics.weights import IntegerModel
-from ..toolkit.video.files import check_output_folder
+from ..toolkit.output import check_output_folder
 from .decoder import quantize_decoder
 from .importers import ImportedModel, load_model
 from .lower.decoder import lower_decoder
