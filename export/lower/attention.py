@@ -48,8 +48,8 @@ def attention(
     own_shape = np.array([-1, config.kv_heads, config.group, 1], np.int64)
     own_weight = op.lookup(table, _index(op, peak, own, exponent), own_shape)
 
-    ones = op("ConstantOfShape", op("Concat", slots, np.array([1], np.int64), axis=0), value=ir.tensor([np.uint8(1)]))
-    total = op("Add", _join(op, op("MatMulInteger", weight, ones), config.group, np.int32), own_weight)
+    sums = op.reduce("Sum", op.cast(weight, ir.DataType.INT32), -1)  # a product with ones would be 5 x slower
+    total = op("Add", _join(op, sums, config.group, np.int32), own_weight)
     own_value = op("Sub", op.cast(op.unsqueeze(v, 2), ir.DataType.INT32), np.int32(ZERO_POINT))
     own_mixed = op.cast(op("Mul", own_weight, own_value), ir.DataType.INT64)
     products = op.cast(op("MatMulInteger", weight, v_cache, None, ZERO_POINT), ir.DataType.INT64)
