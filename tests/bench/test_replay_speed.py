@@ -27,7 +27,7 @@ SHAPES = {
     "100m": BackboneConfig(hidden=768, layers=12, heads=12, kv_heads=4, head_dim=64, mlp=3072, vocab=OFFSET + CODES),
     "1.1b": BackboneConfig(hidden=2048, layers=22, heads=32, kv_heads=4, head_dim=64, mlp=5632, vocab=OFFSET + CODES),
 }
-LAYOUT = FrameLayout(prompt_length=4, frames=3, grid=(16, 16), code_offset=OFFSET, codes=CODES)
+LAYOUT = FrameLayout(prompt_length=4, frames=6, grid=(8, 8), code_offset=OFFSET, codes=CODES)
 BLOCK, BLOCKS = 16, 4
 
 
@@ -90,14 +90,15 @@ def step_seconds(backend: OnnxRuntimeBackend, blocks: int = BLOCKS) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    ("shape", "threads", "least"), [("100m", 1, 1.8), ("1.1b", 1, 3.0), ("100m", 2, 1.3), ("1.1b", 2, 2.0)]
+    ("shape", "threads", "least"), [("100m", 1, 1.8), ("1.1b", 1, 2.7), ("100m", 2, 1.6), ("1.1b", 2, 2.3)]
 )
 def test_replay_saves_time(
     shape: str, threads: int, least: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A step whose MLPs all replay is at least this much faster than a dense one.
 
-    Two threads read weights twice as fast, but the operators between them cost the same: the ratio is smaller.
+    Positions 70 to 220. Two threads read weights twice as fast, but the operators between them cost the same: the
+    ratio is smaller. So it is further into a clip, where attention, which both kinds of steps do, takes longer.
     """
     seconds = step_seconds(random_backend(SHAPES[shape], tmp_path, threads))
     speed_up = seconds["dense"] / seconds["replay"]
