@@ -42,5 +42,6 @@ def linear(x: QuantizedRows, weights: LinearWeights) -> np.ndarray:
 
     The accumulator is int32: |x| |w| in <= 127 * 127 * in stays below 2^31 up to in = 133144.
     """
-    accumulator = exact_matmul(x.values, weights.expanded())
+    operand = weights.operand
+    accumulator = np.matmul(x.values.astype(operand.dtype), operand).astype(np.int64)
     return accumulator.astype(np.float32) * weights.scale * x.scale

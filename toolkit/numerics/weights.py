@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -57,6 +58,15 @@ class LinearWeights:
         if self.multiplier is None:
             return self.values
         return (self.values * np.repeat(self.multiplier.astype(np.int8), self.group_size, axis=0)).astype(np.int8)
+
+    @cached_property
+    def operand(self) -> np.ndarray:
+        """``expanded`` in the narrowest float whose sums of products with int8 are exact integers in any order.
+
+        binary32 up to 127 * 127 * in < 2^24, that is 1040 inputs, else binary64. Kept: a step needs it again.
+        """
+        exact_in_float32 = self.values.shape[0] * 127 * 127 < 1 << 24
+        return self.expanded().astype(np.float32 if exact_in_float32 else np.float64)
 
 
 @dataclass(frozen=True)
