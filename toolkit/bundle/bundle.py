@@ -154,6 +154,8 @@ def write_bundle(target: Path, fill: Callable[[Path], Manifest], overwrite: bool
         entries = {name: file_entry(partial / name) for name in names}
         manifest.model_copy(update={"files": entries}).write(partial / MANIFEST)
         partial.chmod(0o755)
+        for file in partial.rglob("*"):  # writers differ in the mode they give; a bundle is to be shared
+            file.chmod(0o755 if file.is_dir() else 0o644)
         _put_in_place(partial, place)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

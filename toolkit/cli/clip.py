@@ -17,7 +17,7 @@ from ..bundle.bundle import Bundle
 from ..generation.calibrate import PROMISED
 from ..generation.run import generate
 from ..output import check_output_folder, replacing
-from ..report import ReportFacts, RunView, summary, write_report
+from ..report import ReportFacts, RunView, replay_map_picture, summary, write_report
 from ..settings import ReplaySettings, SamplingSettings
 from ..video import write_contact_sheet, write_gif, write_mp4
 from ..video.decode import FrameDecoder
@@ -90,7 +90,7 @@ def ratio_notice(wanted: float, run: RunView) -> str | None:
 
 
 def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFacts) -> dict[str, Any]:
-    """Videos, contact sheets, the record of every decision, ``result.json`` and, with ``dense``, the report.
+    """Videos, contact sheets, the record of every decision, ``result.json``; with ``dense`` the report and its picture.
 
     Each file is complete or absent. What an earlier run left in ``out`` is removed first, so that all files there are
     of one run. Returns what ``result.json`` holds.
@@ -102,6 +102,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
     files.append(_write_record(out / "run.safetensors", run))
     if dense is not None:
         files.append(write_report(out / "report.html", run, dense, facts))
+        files.append(replay_map_picture(out / "replay-map.png", run, dense))
     generation = run.generation
     result = {
         "prompts": list(generation.prompts),

@@ -11,7 +11,7 @@ from ..backends.registry import open_backend
 from ..bundle.bundle import MANIFEST, Bundle
 from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_seed, frames_within
-from ..report import replay_map_picture, summary_table
+from ..report import summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
@@ -98,7 +98,6 @@ def _compare(
     facts = facts_of(bundle, backend, options["seed"], sampling, replay, again)
     result = write_clip(out, run, dense_run, facts)
     result["notice"] = ratio_notice(options["replay_ratio"], run)
-    result["files"].append(str(replay_map_picture(out / "replay-map.png", run, dense_run)))
     advance("report", 1, 1)
     return result
 

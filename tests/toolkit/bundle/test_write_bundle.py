@@ -24,6 +24,7 @@ def filling(manifest: Manifest, text: str = "x") -> Callable[[Path], Manifest]:
         for name in REQUIRED:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
+            (folder / name).chmod(0o600)  # as some writers leave them
         return manifest
 
     return fill
@@ -43,6 +44,7 @@ def test_written_bundle_verifies(manifest: Manifest, tmp_path: Path):
     assert set(made.manifest.files) == set(REQUIRED)
     assert [file.name for file in made.path.parent.iterdir()] == ["bundle"]
     assert made.path.stat().st_mode & 0o777 == 0o755
+    assert {file.stat().st_mode & 0o777 for file in made.path.rglob("*") if file.is_file()} == {0o644}
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, SystemExit, OSError, OutputError])

@@ -116,7 +116,7 @@ def test_several_prompts_are_several_videos(bundle_w4a8: Path, tmp_path: Path):
 def test_compare_writes_a_report_of_both_runs(bundle_w8a8: Path, tmp_path: Path, frames: int):
     arguments = ("--prompt", "left turn", "--threshold", "-inf", "--compare", "--frames", frames, "--out", tmp_path)
     result = parsed(run("generate", bundle_w8a8, *arguments, "--json"))
-    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "report.html", "replay-map.png"}
     assert result["thresholds"] == ["-Infinity", "-Infinity"]
     summary = result["summary"]
     assert summary["eligible_replay_ratio"] == (None if frames == 1 else 1.0)
