@@ -402,7 +402,8 @@ main()
 def test_a_signal_while_generating_keeps_the_finished_frames(bundle_w8a8: Path, tmp_path: Path, number: int):
     # A shell's background job ignores Ctrl-C and hands that on to its children: this test run may be one.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    command = [sys.executable, "-c", listen + SLOW, "generate", str(bundle_w8a8), "--prompt", "slow", "--out", str(tmp_path)]
+    arguments = ["generate", str(bundle_w8a8), "--prompt", "slow", "--out", str(tmp_path)]
+    command = [sys.executable, "-c", listen + SLOW, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "in frame 1\n"
         time.sleep(0.2)
