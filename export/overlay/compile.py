@@ -1,0 +1,178 @@
+"""The compiler: a model to the program the engine walks and the weights its ports read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...toolkit.config import BackboneConfig, FrameLayout
+from ...toolkit.numerics.attention import AttentionScales
+from ...toolkit.numerics.rope import rotary_tables
+from ...toolkit.numerics.weights import IntegerModel
+from ...toolkit.program.descriptors import ENDING, LAYER, MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode
+from ...toolkit.program.engine import EngineConfig
+from ...toolkit.program.memory import BEAT_BYTES, PORTS
+from .weights import LinearPlan, head_words, interleave_gate_up, pack_linear, pack_words
+
+__all__ = ["Packed", "ProgramPlan", "node_names", "pack_model"]
+
+NODES_OF = {
+    Opcode.NORM_ATTENTION: ("RMSNorm",),
+    Opcode.LINEAR_QKV: ("QuantLinear",),
+    Opcode.HEADS: ("RotaryEmbedding", "TemporalAttentionScore", "ReplayDecision"),
+    Opcode.ATTENTION: ("Attention", "QuantizeRows"),
+    Opcode.LINEAR_OUTPUT: ("QuantLinear",),
+    Opcode.NORM_MLP: ("ReplayMLP",),
+    Opcode.LINEAR_GATE_UP: (),
+    Opcode.LINEAR_DOWN: (),
+    Opcode.NORM_FINAL: ("RMSNorm",),
+    Opcode.LINEAR_LOGITS: ("QuantLinear",),
+    Opcode.SAMPLE: ("Sample",),
+}
+"""The functions of the graph that a descriptor stands for; ReplayMLP takes three of them."""
+
+LINEAR_FIELDS = {
+    Opcode.LINEAR_QKV: "qkv",
+    Opcode.LINEAR_OUTPUT: "output",
+    Opcode.LINEAR_GATE_UP: "gate_up",
+    Opcode.LINEAR_DOWN: "down",
+    Opcode.LINEAR_LOGITS: "head",
+}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """``program`` (descriptors, 16) uint32; ``weights`` (beats, 16) uint8; ``padding``: share of it that is none."""
+
+    program: np.ndarray
+    weights: np.ndarray
+    padding: float
+
+
+class ProgramPlan:
+    """Descriptors and addresses of a model of a given shape; needs no weights. ``int4`` by linear layer.
+
+    UsageError if the engine is too small for the model.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        layout: FrameLayout,
+        int4: dict[str, bool],
+        engine: EngineConfig,
+        tas_query: str = "post_rope",
+    ) -> None:
+        engine.check(config, layout.codes, layout.positions)
+        self.config, self.layout, self.int4, self.engine = config, layout, int4, engine
+        self.pre_rope = tas_query == "pre_rope"
+        self.embedding = 0
+        self.rotary = config.vocab * config.hidden // 8
+        self.end = self.rotary + layout.positions * config.head_dim // 2
+        self.nodes = [self._node(opcode, layer) for opcode, layer in node_sequence(config.layers)]
+
+    def program(self) -> np.ndarray:
+        """(descriptors, 16) uint32."""
+        config, layout = self.config, self.layout
+        header = MODEL.pack(
+            opcode=Opcode.MODEL_HEADER | (PRE_ROPE if self.pre_rope else 0),
+            build_id=self.engine.build_id,
+            layers=config.layers,
+            hidden=config.hidden,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            mlp=config.mlp,
+            codes=layout.codes,
+            code_offset=layout.code_offset,
+            vocab=config.vocab,
+            prompt_length=layout.prompt_length,
+            places=layout.tokens_per_frame,
+            positions=layout.positions,
+            embedding=self.embedding,
+            rotary=self.rotary,
+        )
+        return np.stack([header, *(NODE.pack(**node, node=index) for index, node in enumerate(self.nodes))])
+
+    def linear(self, opcode: Opcode) -> LinearPlan:
+        """Shape of the linear layer behind an opcode."""
+        config, field = self.config, LINEAR_FIELDS[opcode]
+        q = config.heads * config.head_dim
+        inputs, outputs = {
+            "qkv": (config.hidden, q + 2 * config.kv_heads * config.head_dim),
+            "output": (q, config.hidden),
+            "gate_up": (config.hidden, 2 * config.mlp),
+            "down": (config.mlp, config.hidden),
+            "head": (config.hidden, self.layout.codes),
+        }[field]
+        return LinearPlan(inputs, outputs, self.int4[field])
+
+    def _node(self, opcode: Opcode, layer: int) -> dict[str, float]:
+        config = self.config
+        node = {"opcode": opcode, "flags": 0, "layer": layer, "inputs": 0, "outputs": 0, "beats": 0, "eps": 0.0}
+        if opcode in LINEAR_FIELDS:
+            plan = self.linear(opcode)
+            node |= {"inputs": plan.inputs, "outputs": plan.outputs, "beats": plan.port_beats}
+            node["flags"] = NODE_INT4 if plan.int4 else 0
+        elif opcode in (Opcode.NORM_ATTENTION, Opcode.NORM_MLP, Opcode.NORM_FINAL):
+            node |= {"beats": -(-config.hidden // (4 * PORTS)), "eps": config.norm_eps}
+        elif opcode == Opcode.HEADS:
+            node["beats"] = -(-3 * (config.heads + config.kv_heads) // (4 * PORTS))
+        node["address"] = self.end
+        self.end += PORTS * node["beats"]
+        return node
+
+
+def node_sequence(layers: int) -> Iterator[tuple[Opcode, int]]:
+    """Opcodes of a step in order, with the layer each belongs to."""
+    yield Opcode.EMBED, 0
+    for layer in range(layers):
+        yield from ((opcode, layer) for opcode in LAYER)
+    yield from ((opcode, 0) for opcode in ENDING)
+
+
+def node_names(layers: int) -> list[str]:
+    """The graph's functions in the order the program stands for them, 4-bit linear layers as QuantLinear too."""
+    return [name for opcode, _ in node_sequence(layers) for name in NODES_OF.get(opcode, ())]
+
+
+def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
+    """Program and weights of a model. UsageError if the engine cannot run it."""
+    int4 = {name.split(".")[-1]: linear.bit_width == 4 for name, linear in model.linears()}
+    plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
+    cos, sin = rotary_tables(model.config, model.layout.positions)
+    parts = [model.embedding.view(np.uint8), np.concatenate([cos, sin], axis=1).view(np.uint8)]
+    used = sum(part.size for part in parts)
+    for node in plan.nodes:
+        streams, payload = _streams(model, Opcode(node["opcode"]), node["layer"])
+        if streams is not None:
+            if streams.shape[1] != node["beats"]:
+                raise AssertionError(f"{Opcode(node['opcode']).name}: {streams.shape[1]} beats, planned {node['beats']}")
+            parts.append(streams)
+            used += payload
+    weights = np.concatenate([part.reshape(-1, BEAT_BYTES) for part in parts])
+    return Packed(plan.program(), weights, 1 - used / weights.size)
+
+
+def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarray | None, int]:
+    """The four ports' streams of a node, and how many bytes of them carry something."""
+    layer = model.layers[index]
+    if opcode in LINEAR_FIELDS:
+        linear = model.head if opcode == Opcode.LINEAR_LOGITS else getattr(layer, LINEAR_FIELDS[opcode])
+        if opcode == Opcode.LINEAR_GATE_UP:
+            linear = interleave_gate_up(linear)
+        multipliers = 0 if linear.multiplier is None else linear.values.size // 32
+        return pack_linear(linear), linear.values.size * linear.bit_width // 8 + multipliers + 4 * linear.scale.size
+    words = {
+        Opcode.NORM_ATTENTION: lambda: layer.attention_gain,
+        Opcode.NORM_MLP: lambda: layer.mlp_gain,
+        Opcode.NORM_FINAL: lambda: model.final_gain,
+        Opcode.HEADS: lambda: head_words(
+            layer, AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, model.config.head_dim).exponent
+        ),
+    }.get(opcode)
+    if words is None:
+        return None, 0
+    return pack_words(np.ascontiguousarray(words())), words().size * 4

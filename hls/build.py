@@ -1,0 +1,97 @@
+"""The C simulation's shared library: generated headers, the kernels, g++; kept by the hash of all that goes into it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ..toolkit.errors import UsageError
+from ..toolkit.program.engine import EngineConfig
+from .codegen import write_headers
+
+__all__ = ["FLAGS", "SANITIZERS", "arithmetic_headers", "build_library", "compile_with", "include_flags", "kernel_files"]
+
+HERE = Path(__file__).parent
+# No contraction: a * b + c must round twice, as the contract says and as separate cores do.
+FLAGS = ("-std=c++17", "-ffp-contract=off", "-DFASTCAR_SIMULATION", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-unused-label")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SOURCES = ("engine/engine.cpp", "sim/library.cpp")
+
+
+def build_library(config: EngineConfig, *, optimize: str = "-O3", extra: tuple[str, ...] = ()) -> Path:
+    """Path of the library for this configuration, compiled if it is not in the cache yet.
+
+    UsageError if g++ or the arithmetic headers are missing, or the compiler refuses.
+    """
+    flags = (*FLAGS, optimize, *extra)
+    folder = cache_folder() / f"engine-{_key(config, flags)}"
+    library = folder / "fastcar_engine.so"
+    if library.exists():
+        return library
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as work:
+        headers = Path(work) / "generated"
+        write_headers(headers, config)
+        sources = [str(HERE / source) for source in SOURCES]
+        output = Path(work) / library.name
+        compile_with([*flags, "-fPIC", "-shared", *include_flags(headers), *sources, "-o", str(output), "-pthread"])
+        try:
+            Path(work).rename(folder)
+            Path(work).mkdir()  # for the context manager to remove
+        except OSError:  # another process was faster
+            if not library.exists():
+                raise
+    return library
+
+
+def compile_with(arguments: list[str]) -> None:
+    """Run g++; UsageError with its first complaint."""
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        raise UsageError("C simulation", f"no {compiler}", "g++ 9 or newer", "apt-get install g++, or set CXX.")
+    done = subprocess.run([compiler, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-500:])
+        raise UsageError("C simulation", f"{compiler}: {complaint}", "the kernels to compile", "Use g++ 9 or newer.")
+
+
+def include_flags(generated: Path) -> list[str]:
+    return ["-isystem", str(arithmetic_headers()), f"-I{generated}", f"-I{HERE}", f"-I{HERE / 'include'}", f"-I{HERE / 'include/fastcar'}"]
+
+
+def arithmetic_headers() -> Path:
+    """Folder of ``ap_int.h``: FASTCAR_AP_TYPES, Vitis HLS's own (XILINX_HLS), or the one hls4ml brings."""
+    candidates = [os.environ.get("FASTCAR_AP_TYPES")]
+    if vitis := os.environ.get("XILINX_HLS"):
+        candidates.append(str(Path(vitis) / "include"))
+    spec = importlib.util.find_spec("hls4ml")  # found, not imported: its imports are many
+    if spec and spec.submodule_search_locations:
+        candidates.append(str(Path(next(iter(spec.submodule_search_locations))) / "templates/vivado/ap_types"))
+    for candidate in candidates:
+        if candidate and (Path(candidate) / "ap_int.h").exists():
+            return Path(candidate)
+    raise UsageError(
+        "C simulation", "no ap_int.h", "the arithmetic headers of the package hls4ml", "pip install --no-deps hls4ml==1.3.0"
+    )
+
+
+def kernel_files() -> list[Path]:
+    """Every source and header of the engine."""
+    return sorted(path for folder in ("include/fastcar", "engine", "sim") for path in (HERE / folder).glob("*.[hc]*"))
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "fastcar"
+
+
+def _key(config: EngineConfig, flags: tuple[str, ...]) -> str:
+    digest = hashlib.sha256(repr((config.model_dump(), flags, str(arithmetic_headers()))).encode())
+    for path in (*kernel_files(), HERE / "codegen.py"):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]

@@ -1,0 +1,102 @@
+// Dynamic Resource Scheduling: which group serves which row, decided on chip from the replay flags.
+//
+// The index register holds one bit a row (1: the row computes, 0: it replays), the mapping registers the rows that
+// are dealt. Work on a window of channel pairs is dealt round-robin: item i = wave * groups + group serves entry
+// i mod count and pair i div count, so the groups split as rows x output channels whatever the number of computing
+// rows. Without reassignment every row keeps its items, and those of replayed rows idle.
+// The hardware is rtl/drs_unit.sv.
+#ifndef FASTCAR_DRS_H
+#define FASTCAR_DRS_H
+
+#include "types.h"
+
+namespace fastcar {
+
+struct Dealing {
+    ap_uint<32> index;              // index register
+    ap_uint<6> rows;                // rows of the step
+    ap_uint<6> count;               // entries that are dealt: computing rows, or all rows without reassignment
+    ap_uint<5> mapping[MAX_ROWS];   // mapping registers: row of each entry, ascending
+    bool reassign;
+};
+
+struct Assignment {
+    bool busy;
+    ap_uint<5> row;
+    ap_uint<7> pair;
+};
+
+inline Dealing deal(ap_uint<32> index, ap_uint<6> rows, bool reassign) {
+    Dealing dealing;
+    dealing.index = index;
+    dealing.rows = rows;
+    dealing.reassign = reassign;
+    int count = 0;
+clear:
+    for (int entry = 0; entry < MAX_ROWS; entry++) {
+#pragma HLS UNROLL
+        dealing.mapping[entry] = 0;
+    }
+scan:
+    for (int row = 0; row < MAX_ROWS; row++) {
+#pragma HLS PIPELINE II=1
+        if (row < (int)rows && (!reassign || index[row])) {
+            dealing.mapping[count] = row;
+            count++;
+        }
+    }
+    dealing.count = count;
+    return dealing;
+}
+
+// Whether no row computes: the MLP's instructions are dropped.
+inline bool skips(const Dealing& dealing) { return dealing.reassign && dealing.count == 0; }
+
+inline int waves(const Dealing& dealing, int pairs, int groups) {
+    return ceil_div((int)dealing.count * pairs, groups);
+}
+
+// The definition; groups step their registers instead of dividing (GroupRegister).
+inline Assignment assign(const Dealing& dealing, int wave, int group, int groups, int pairs) {
+    const int item = wave * groups + group;
+    const int count = dealing.count;
+    Assignment assignment = {false, 0, 0};
+    if (item < count * pairs) {
+        assignment.row = dealing.mapping[item % count];
+        assignment.pair = item / count;
+        assignment.busy = dealing.index[assignment.row];
+    }
+    return assignment;
+}
+
+// Where a group stands in the dealing: advanced by `groups` items a wave without a division.
+struct GroupRegister {
+    int entry;
+    int pair;
+
+    void start(int count, int group) {
+        entry = group;
+        pair = 0;
+        wrap(count);
+    }
+    void advance(int count, int groups) {
+        entry += groups;
+        wrap(count);
+    }
+
+private:
+    // At most MAX_GROUPS / 1 steps when one row computes; a constant few otherwise.
+    void wrap(int count) {
+    wrap_entry:
+        while (entry >= count && count > 0) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=0 max=32
+            entry -= count;
+            pair++;
+        }
+    }
+};
+
+}  // namespace fastcar
+
+#endif

@@ -1,0 +1,136 @@
+// The decode engine: loads and checks a program, then runs whole frames.
+//
+// Six processes in one dataflow region: the sequencer, four read ports, the cache port and the executor. They share
+// nothing but streams.
+#ifndef FASTCAR_ENGINE_H
+#define FASTCAR_ENGINE_H
+
+#include "executor.h"
+#include "ports.h"
+#include "sequencer.h"
+#include "validate.h"
+
+namespace fastcar {
+
+constexpr int MAX_NODES = 1 + 8 * MAX_LAYERS + 3;
+constexpr int COMMAND_DEPTH = 64;
+constexpr int OPERATION_DEPTH = 16;
+constexpr int TOKEN_DEPTH = 2;
+constexpr int CACHE_COMMAND_DEPTH = 2 * MAX_KV_HEADS + 16;
+
+struct Memory {
+    const beat_t* weights[PORTS];  // the same buffer, one pointer a port
+    const beat_t* state_read[PORTS];
+    const beat_t* tables;          // the weight buffer at the cache port
+    beat_t* state;
+};
+
+struct Program {
+    Model model;
+    Node nodes[MAX_NODES];
+    int count;
+};
+
+struct PortReports {
+    PortCounters ports[PORTS];
+    uint64_t cache_reads;
+    uint64_t cache_writes;
+};
+
+inline void load_words(const beat_t* program, int descriptor, uint32_t words[DESCRIPTOR_WORDS]) {
+beat:
+    for (int beat = 0; beat < DESCRIPTOR_WORDS / BEAT_WORDS; beat++) {
+#pragma HLS PIPELINE II=1
+        const beat_t values = program[descriptor * (DESCRIPTOR_WORDS / BEAT_WORDS) + beat];
+    word:
+        for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+            words[beat * BEAT_WORDS + word] = word_of(values, word);
+        }
+    }
+}
+
+// The program is copied on chip while it is checked: what runs is what was checked.
+inline Status load_program(const beat_t* memory, const Control& control, Program& program) {
+    if (!within(control.descriptors, 2, MAX_NODES + 1)) return BAD_PROGRAM;
+    uint32_t words[DESCRIPTOR_WORDS];
+    load_words(memory, 0, words);
+    program.model = Model::from(words);
+    Status status = check_model(program.model);
+    if (status != DONE) return status;
+    program.count = 1 + 8 * program.model.layers + 3;
+    if (control.descriptors != (uint32_t)program.count + 1) return BAD_PROGRAM;
+    status = check_control(program.model, control);
+node:
+    for (int index = 0; index < program.count; index++) {
+// not pipelined: a descriptor is a burst of four beats
+#pragma HLS LOOP_TRIPCOUNT min=12 max=MAX_NODES
+        load_words(memory, index + 1, words);
+        program.nodes[index] = Node::from(words);
+        const Status found = check_node(program.model, control, program.nodes[index], index);
+        if (status == DONE) status = found;
+    }
+    return status;
+}
+
+// The sequencer's outputs as streams.
+struct StreamCommands {
+    stream<ReadCommand>* ports;
+    stream<Operation>& operations;
+    stream<bool>& decisions;
+
+    void fetch(int port, bool state, uint32_t address, uint32_t beats) {
+        ports[port].write(ReadCommand{false, state, address, beats});
+    }
+    void operation(const Operation& operation) { operations.write(operation); }
+    bool computes(int) { return decisions.read(); }
+};
+
+inline void run_sequencer(const Program& program, const Control& control, stream<ReadCommand> commands[PORTS],
+                          stream<Operation>& operations, stream<bool>& decisions) {
+    StreamCommands out = {commands, operations, decisions};
+    sequence(program.model, program.nodes, program.count, control, out);
+    operations.write(Operation{0, false, 0, 0, 0, 0.0f});
+last:
+    for (int port = 0; port < PORTS; port++) {
+#pragma HLS UNROLL
+        commands[port].write(ReadCommand{true, false, 0, 0});
+    }
+}
+
+inline void run_executor(const Program& program, const Control& control, Executor& executor,
+                         stream<beat_t> ports[PORTS], const CacheAccess& cache, stream<Operation>& operations,
+                         stream<bool>& decisions, ExecutorCounters& counters) {
+    executor.start(program.model, control, ports, cache);
+operation:
+    for (Operation operation = operations.read(); operation.opcode != 0; operation = operations.read()) {
+// not pipelined: an operation is as long as its loops
+#pragma HLS LOOP_TRIPCOUNT min=12 max=1000000
+        executor.run(operation, decisions);
+    }
+    cache.commands->write(CacheCommand{true, false, false, false, 0, 0});
+    counters = executor.counters();
+}
+
+inline void fill_report(const PortReports& ports, const ExecutorCounters& counters, Report& report) {
+    report.status = counters.bad_token ? BAD_TOKEN : DONE;
+    report.steps_done = counters.steps;
+    report.rows_replayed = counters.rows_replayed;
+    report.passes_skipped = counters.passes_skipped;
+    report.weight_beats0 = (uint32_t)ports.ports[0].weight_beats;
+    report.weight_beats1 = (uint32_t)ports.ports[1].weight_beats;
+    report.weight_beats2 = (uint32_t)ports.ports[2].weight_beats;
+    report.weight_beats3 = (uint32_t)ports.ports[3].weight_beats;
+    report.cache_beats0 = (uint32_t)ports.ports[0].cache_beats;
+    report.cache_beats1 = (uint32_t)ports.ports[1].cache_beats;
+    report.cache_beats2 = (uint32_t)ports.ports[2].cache_beats;
+    report.cache_beats3 = (uint32_t)ports.ports[3].cache_beats;
+    report.cache_reads = (uint32_t)ports.cache_reads;
+    report.cache_writes = (uint32_t)ports.cache_writes;
+    report.busy_low = (uint32_t)counters.busy_beats;
+    report.busy_high = (uint32_t)((uint64_t)counters.busy_beats >> 32);
+}
+
+}  // namespace fastcar
+
+#endif

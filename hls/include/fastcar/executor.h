@@ -1,0 +1,205 @@
+// The executor runs the operations of a step in order on what the ports bring: one accelerator, all rows of a step.
+#ifndef FASTCAR_EXECUTOR_H
+#define FASTCAR_EXECUTOR_H
+
+#include "attention.h"
+#include "cache_access.h"
+#include "config.h"
+#include "layout.h"
+#include "quantize_rows.h"
+#include "replay_decision.h"
+#include "replay_mlp.h"
+#include "rms_norm.h"
+#include "rotary_embedding.h"
+#include "sample.h"
+#include "sequencer.h"
+#include "temporal_attention_score.h"
+
+namespace fastcar {
+
+constexpr int MAX_HEAD_BEATS = MAX_HEAD_DIM / BEAT_BYTES;
+constexpr int MAX_KV_BEATS = MAX_KV_HEADS * MAX_HEAD_BEATS;
+constexpr int MAX_QKV_BEATS = MAX_HEADS * MAX_HEAD_BEATS + 2 * MAX_KV_BEATS;
+
+// Adds the output projection to the residual stream.
+struct ResidualSink {
+    float (*x)[MAX_HIDDEN];
+    int outputs;
+    void operator()(int row, int output, float y0, float y1) {
+#pragma HLS INLINE
+        if (output < outputs) x[row][output] = x[row][output] + y0;
+        if (output + 1 < outputs) x[row][output + 1] = x[row][output + 1] + y1;
+    }
+};
+
+struct WideSink {
+    float (*y)[MAX_WIDE];
+    int outputs;
+    void operator()(int row, int output, float y0, float y1) {
+#pragma HLS INLINE
+        if (output < outputs) y[row][output] = y0;
+        if (output + 1 < outputs) y[row][output + 1] = y1;
+    }
+};
+
+struct ExecutorCounters {
+    int64_t busy_beats = 0;
+    int64_t clocks = 0;  // of the loops that use the groups
+    uint32_t rows_replayed = 0;
+    uint32_t passes_skipped = 0;
+    uint32_t steps = 0;
+    bool bad_token = false;
+};
+
+class Executor {
+public:
+    // Before the first operation of a start: shapes, settings and the layers' thresholds.
+    void start(const Model& model, const Control& control, stream<beat_t>* ports, const CacheAccess& cache) {
+        model_ = model;
+        control_ = control;
+        ports_ = ports;
+        cache_ = cache;
+        layout_ = StateLayout::of(model, control);
+        records_ = StepRecords::of(model, control);
+        counters_ = ExecutorCounters();
+        cache_.request(true, control_.thresholds, ceil_div(model_.layers, 2));
+    threshold:
+        for (int beat = 0; beat < ceil_div(model_.layers, 2); beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_LAYERS/2
+            const beat_t values = cache_.take();
+            thresholds_[2 * beat] = (int64_t)values.range(63, 0).to_uint64();
+            thresholds_[2 * beat + 1] = (int64_t)values.range(127, 64).to_uint64();
+        }
+    }
+
+    void run(const Operation& operation, stream<bool>& decisions) {
+        switch (operation.opcode) {
+            case EMBED: embed(operation); break;
+            case NORM_ATTENTION:
+            case NORM_FINAL: norm(operation, all_rows()); break;
+            case NORM_MLP: norm_mlp(operation); break;
+            case LINEAR_QKV: linear_qkv(operation); break;
+            case HEADS: heads(operation, decisions); break;
+            case ATTENTION: attention(operation); break;
+            case LINEAR_OUTPUT: linear_output(operation); break;
+            case LINEAR_GATE_UP: linear_gate_up(operation); break;
+            case LINEAR_DOWN: linear_down(operation); break;
+            case LINEAR_LOGITS: linear_logits(operation); break;
+            case SAMPLE: sample_codes(operation); break;
+            default: break;
+        }
+    }
+
+    const ExecutorCounters& counters() const { return counters_; }
+
+private:
+    Dealing all_rows() const {
+        const int rows = control_.rows;
+        return deal(rows == MAX_ROWS ? 0xFFFFFFFFu : (1u << rows) - 1u, rows, true);
+    }
+
+    bool reassigns() const { return (control_.flags & FLAG_REASSIGN) != 0; }
+
+    // n 32-bit words dealt to the ports beat by beat.
+    template <typename Store>
+    void read_words(int words, Store store) {
+    word_beat:
+        for (int beat = 0; beat < word_beats(words); beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HIDDEN/PORTS/BEAT_WORDS
+        word_port:
+            for (int port = 0; port < PORTS; port++) {
+#pragma HLS UNROLL
+                const beat_t values = ports_[port].read();
+            word:
+                for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+                    const int index = (beat * PORTS + port) * BEAT_WORDS + word;
+                    if (index < words) store(index, word_of(values, word));
+                }
+            }
+        }
+    }
+
+    // The constants of HEADS in their order: scales of q, k, v; exponents; scales of v; multipliers of the score.
+    void keep_head_word(int index, uint32_t word) {
+#pragma HLS INLINE
+        const int scales = model_.heads + 2 * model_.kv_heads;
+        const int exponents = scales + model_.heads;
+        const int values = exponents + model_.kv_heads;
+        if (index < scales) {
+            head_scale_[index] = float_of(word);
+        } else if (index < exponents) {
+            exponent_[index - scales] = float_of(word);
+        } else if (index < values) {
+            v_scale_[index - exponents] = float_of(word);
+        } else {
+            multiplier_[index - values] = (int32_t)word;
+        }
+    }
+
+    template <typename Sink>
+    void linear(const Operation& operation, const Dealing& dealing, Sink& sink) {
+        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
+        counters_.clocks += quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports_, shape, dealing, x8_, x_scale_, sink,
+                                                                  counters_.busy_beats);
+    }
+
+    void embed(const Operation& operation);
+    void norm(const Operation& operation, const Dealing& dealing);
+    void norm_mlp(const Operation& operation);
+    void linear_qkv(const Operation& operation);
+    void heads(const Operation& operation, stream<bool>& decisions);
+    void rotate_row(int row);
+    void attention(const Operation& operation);
+    void linear_output(const Operation& operation);
+    void linear_gate_up(const Operation& operation);
+    void linear_down(const Operation& operation);
+    void linear_logits(const Operation& operation);
+    void sample_codes(const Operation& operation);
+    void write_record(const Operation& operation);
+
+    Model model_;
+    Control control_;
+    stream<beat_t>* ports_;
+    CacheAccess cache_;
+    StateLayout layout_;
+    StepRecords records_;
+    ExecutorCounters counters_;
+
+    float x_[ROWS][MAX_HIDDEN];         // residual stream
+    float wide_[ROWS][MAX_WIDE];        // results of the linear layer or of attention
+    beat_t x8_[ROWS][MAX_INPUTS / BEAT_BYTES];  // operand of the next linear layer
+    float x_scale_[ROWS];
+    float gain_[MAX_HIDDEN];
+    float work_[MAX_HIDDEN];
+    float cos_[MAX_HEAD_DIM];
+    float sin_[MAX_HEAD_DIM];
+    beat_t qkv_[ROWS][MAX_QKV_BEATS];                // q, then k, then v of the position
+    beat_t q_score_[MAX_HEADS * MAX_HEAD_BEATS];     // the query of the score: before or after rotation
+    beat_t k_before_[MAX_KV_BEATS];                  // one frame earlier
+    float head_scale_[MAX_HEADS + 2 * MAX_KV_HEADS];
+    float exponent_[MAX_HEADS];
+    float v_scale_[MAX_KV_HEADS];
+    int32_t multiplier_[MAX_HEADS];
+    AttentionBuffers<MAX_GROUP, MAX_SLOTS, MAX_HEAD_DIM> attention_;
+    SampleBuffers<MAX_CODES> sample_;
+    float logits_[MAX_CODES];
+    int64_t thresholds_[MAX_LAYERS + 1];
+    int64_t scores_[MAX_LAYERS][MAX_ROWS];
+    uint32_t replays_[MAX_LAYERS];
+    int32_t age_[MAX_ROWS];
+    Dealing mlp_;                       // of the layer's computing rows
+    uint32_t tokens_[MAX_ROWS];
+    uint32_t uniforms_[MAX_ROWS];
+    uint32_t codes_[MAX_ROWS];
+};
+
+}  // namespace fastcar
+
+#include "executor_attention.h"
+#include "executor_layers.h"
+#include "executor_sampling.h"
+
+#endif

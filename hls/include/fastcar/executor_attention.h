@@ -1,0 +1,139 @@
+// Executor: heads, score, decision, caches and attention.
+#ifndef FASTCAR_EXECUTOR_ATTENTION_H
+#define FASTCAR_EXECUTOR_ATTENTION_H
+
+#include "executor.h"
+
+namespace fastcar {
+
+static_assert(CACHE_FIFO_BEATS >= 2 * MAX_HEAD_DIM, "two blocks of V are in flight while one is rewritten");
+static_assert(CACHE_FIFO_BEATS >= MAX_KV_BEATS + 1, "a row's earlier keys and its age are requested at once");
+
+// q, k and v of a row: rotated, quantized; the query of the score in q_score_.
+inline void Executor::rotate_row(int row) {
+    const int head_beats = model_.head_dim / BEAT_BYTES;
+    const int heads = model_.heads;
+    const int kv_heads = model_.kv_heads;
+    const bool before_rotation = (model_.opcode & MODEL_PRE_ROPE) != 0;
+    rotate_heads<VECTOR, MAX_HEAD_DIM, MAX_QKV_BEATS>(wide_[row], cos_, sin_, head_scale_, heads + 2 * kv_heads,
+                                                     heads + kv_heads, model_.head_dim, qkv_[row]);
+    if (before_rotation) {
+        rotate_heads<VECTOR, MAX_HEAD_DIM, MAX_QKV_BEATS>(wide_[row], cos_, sin_, head_scale_, heads, 0,
+                                                         model_.head_dim, q_score_);
+    } else {
+    copy:
+        for (int beat = 0; beat < heads * head_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEADS*MAX_HEAD_BEATS
+            q_score_[beat] = qkv_[row][beat];
+        }
+    }
+}
+
+// The score needs only q and the key of one frame earlier, so the decision is known before attention starts. K and V
+// are in memory before it is sent: whoever fetches on its word may read them.
+inline void Executor::heads(const Operation& operation, stream<bool>& decisions) {
+    read_words(head_words(model_), [this](int index, uint32_t word) { keep_head_word(index, word); });
+    const int head_beats = model_.head_dim / BEAT_BYTES;
+    const int heads = model_.heads;
+    const int kv_heads = model_.kv_heads;
+    const int position = operation.position;
+    const int layer = operation.layer;
+    const int place = place_of(model_, position);
+row:
+    for (int row = 0; row < (int)control_.rows; row++) {
+// not pipelined: the passes over a row are
+#pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
+    request:
+        for (int head = 0; head < kv_heads; head++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
+            if (position > 0) cache_.request(true, layout_.key(layer, row, head, slot_before(model_, position)), head_beats);
+        }
+        cache_.request(true, layout_.replay(place, layer, row) + model_.hidden / BEAT_HALVES, 1);
+        rotate_row(row);
+    earlier:
+        for (int beat = 0; beat < kv_heads * head_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_BEATS
+            k_before_[beat] = position > 0 ? cache_.take() : beat_t(0);  // the caches hold nothing yet
+        }
+        age_[row] = (int32_t)word_of(cache_.take(), 0);
+        scores_[layer][row] = temporal_attention_score<MAX_HEADS, MAX_HEAD_BEATS>(
+            q_score_, k_before_, multiplier_, heads, heads / kv_heads, head_beats);
+
+        // The position's own slot: its key as it is, its value into lane slot mod 16 of the open block.
+        const int lane = position % BLOCK_SLOTS;
+        if (lane > 0) cache_.request(true, layout_.block(layer, row, true, 0, position), model_.head_dim);
+    cache_head:
+        for (int head = 0; head < kv_heads; head++) {
+// not pipelined: the beats of a head are
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
+            if (lane > 0 && head + 1 < kv_heads) {
+                cache_.request(true, layout_.block(layer, row, true, head + 1, position), model_.head_dim);
+            }
+            cache_.store(layout_.key(layer, row, head, position), head_beats, false);
+        key_beat:
+            for (int beat = 0; beat < head_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEAD_BEATS
+                cache_.give(qkv_[row][(heads + head) * head_beats + beat]);
+            }
+            const bool last = row == (int)control_.rows - 1 && head == kv_heads - 1;
+            cache_.store(layout_.block(layer, row, true, head, position), model_.head_dim, last);
+        value_beat:
+            for (int dim = 0; dim < (int)model_.head_dim; dim++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=16 max=MAX_HEAD_DIM
+                beat_t block = lane > 0 ? cache_.take() : beat_t(0);
+                const beat_t& value = qkv_[row][(heads + kv_heads + head) * head_beats + dim / BEAT_BYTES];
+                set_byte(block, lane, (uint8_t)byte_of(value, dim % BEAT_BYTES));
+                cache_.give(block);
+            }
+        }
+    }
+    cache_.wait_for_stores();
+
+    const ap_uint<32> replay =
+        replay_decision(scores_[layer], thresholds_[layer], has_frame_before(model_, position), age_, control_.max_age,
+                        control_.policy, control_.rows);
+    replays_[layer] = replay.to_uint();
+    const ap_uint<32> everyone = all_rows().index;
+    mlp_ = deal(everyone & ~replay, control_.rows, reassigns());
+    decisions.write(!skips(mlp_));
+count:
+    for (int row = 0; row < MAX_ROWS; row++) {
+#pragma HLS PIPELINE II=1
+        if (replay[row]) counters_.rows_replayed++;
+    }
+    if (skips(mlp_)) counters_.passes_skipped++;
+}
+
+inline void Executor::attention(const Operation& operation) {
+    const int head_beats = model_.head_dim / BEAT_BYTES;
+    const int heads = model_.heads;
+    const int kv_heads = model_.kv_heads;
+    const int group = heads / kv_heads;
+    const Visible visible = Visible::at(operation.position, control_.sinks, control_.window);
+row:
+    for (int row = 0; row < (int)control_.rows; row++) {
+// not pipelined: a row is a walk over its heads
+#pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
+    head:
+        for (int head = 0; head < kv_heads; head++) {
+// not pipelined: the passes over a head are
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
+            const beat_t* q = qkv_[row] + head * group * head_beats;
+            const beat_t* k = qkv_[row] + (heads + head) * head_beats;
+            const beat_t* v = k + kv_heads * head_beats;
+            counters_.clocks += attention_head<GROUPS, VECTOR>(
+                ports_, attention_, q, k, v, exponent_ + head * group, v_scale_[head], visible, group, model_.head_dim,
+                wide_[row] + head * group * model_.head_dim, counters_.busy_beats);
+        }
+        x_scale_[row] = quantize_row<VECTOR, MAX_WIDE>(wide_[row], x8_[row], heads * model_.head_dim);
+    }
+}
+
+}  // namespace fastcar
+
+#endif

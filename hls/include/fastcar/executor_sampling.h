@@ -1,0 +1,97 @@
+// Executor: sampling and the record of a step.
+#ifndef FASTCAR_EXECUTOR_SAMPLING_H
+#define FASTCAR_EXECUTOR_SAMPLING_H
+
+#include "executor.h"
+
+namespace fastcar {
+
+inline void Executor::sample_codes(const Operation& operation) {
+    const SampleSettings settings = {control_.guidance, control_.inverse_temperature, control_.top_k, control_.top_p};
+    const int unconditional = control_.rows - control_.clips;  // 0 without guidance
+    write_record(operation);
+clip:
+    for (int clip = 0; clip < (int)control_.clips; clip++) {
+// not pipelined: the passes over the codes are
+#pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
+        guided_logits<MAX_CODES>(wide_[clip], wide_[clip + unconditional], settings.guidance, logits_, model_.codes);
+        codes_[clip] = sample(sample_, logits_, settings, uniforms_[clip], model_.codes);
+        if (records_.logit_beats > 0) {
+            const uint32_t record = control_.output + operation.step * records_.output(control_.clips);
+            const uint32_t first = records_.code_beats + records_.replay_beats + records_.score_beats;
+            cache_.store(record + first + clip * records_.logit_beats, records_.logit_beats, false);
+        logit:
+            for (int beat = 0; beat < (int)records_.logit_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=2 max=MAX_CODES/BEAT_WORDS
+                beat_t values = 0;
+            word:
+                for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+                    const int code = beat * BEAT_WORDS + word;
+                    if (code < (int)model_.codes) set_word(values, word, bits_of(logits_[code]));
+                }
+                cache_.give(values);
+            }
+        }
+    }
+    cache_.store(control_.output + operation.step * records_.output(control_.clips), records_.code_beats, false);
+code:
+    for (int beat = 0; beat < (int)records_.code_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_ROWS/BEAT_WORDS
+        beat_t values = 0;
+    code_word:
+        for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+            const int clip = beat * BEAT_WORDS + word;
+            if (clip < (int)control_.clips) set_word(values, word, codes_[clip]);
+        }
+        cache_.give(values);
+    }
+    counters_.steps++;
+}
+
+// Decisions and scores of all layers, behind the codes.
+inline void Executor::write_record(const Operation& operation) {
+    const uint32_t record = control_.output + operation.step * records_.output(control_.clips);
+    const int layers = model_.layers;
+    cache_.store(record + records_.code_beats, records_.replay_beats + records_.score_beats, false);
+mask:
+    for (int beat = 0; beat < (int)records_.replay_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_LAYERS/BEAT_WORDS
+        beat_t values = 0;
+    mask_word:
+        for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+            const int layer = beat * BEAT_WORDS + word;
+            if (layer < layers) set_word(values, word, replays_[layer]);
+        }
+        cache_.give(values);
+    }
+    int layer = 0;
+    int row = 0;
+score:
+    for (int beat = 0; beat < (int)records_.score_beats; beat++) {
+// two scores of one memory a clock would need a second port
+#pragma HLS PIPELINE II=2
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_LAYERS*ROWS/2
+        beat_t values = 0;
+    score_word:
+        for (int half = 0; half < 2; half++) {
+#pragma HLS UNROLL
+            if (layer < layers) values.range(64 * half + 63, 64 * half) = (uint64_t)scores_[layer][row];
+            row++;
+            if (row == (int)control_.rows) {
+                row = 0;
+                layer++;
+            }
+        }
+        cache_.give(values);
+    }
+}
+
+}  // namespace fastcar
+
+#endif

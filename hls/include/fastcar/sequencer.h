@@ -1,0 +1,85 @@
+// The sequencer walks the program once a step: it tells the read ports what to fetch, in the order the executor will
+// use it, and runs ahead of it as far as the FIFOs hold. At the MLP it waits for the layer's decision: if no row
+// computes, the weights are never asked for and the next layer's follow at once.
+#ifndef FASTCAR_SEQUENCER_H
+#define FASTCAR_SEQUENCER_H
+
+#include "layout.h"
+#include "visible.h"
+
+namespace fastcar {
+
+struct Operation {
+    int opcode;
+    bool int4;
+    int layer;
+    int step;
+    int position;
+    float eps;
+};
+
+inline bool is_mlp(int opcode) { return opcode == NORM_MLP || opcode == LINEAR_GATE_UP || opcode == LINEAR_DOWN; }
+
+// K and V of a step's attention: for each row and head the visible blocks of K, then of V, at most two runs each.
+template <typename Out>
+void fetch_attention(const StateLayout& layout, const Visible& visible, int layer, Out& out) {
+row:
+    for (int row = 0; row < (int)layout.rows; row++) {
+// not pipelined: commands are issued one by one
+#pragma HLS LOOP_TRIPCOUNT min=1 max=32
+    head:
+        for (int item = 0; item < 2 * (int)layout.kv_heads; item++) {
+// not pipelined: commands are issued one by one
+#pragma HLS LOOP_TRIPCOUNT min=2 max=128
+        port:
+            for (int port = 0; port < PORTS; port++) {
+#pragma HLS PIPELINE II=2
+                const uint32_t base = layout.cache(layer, row, item % 2 == 1, item / 2, port);
+                const uint32_t second = Visible::below(visible.second_begin, port) * layout.head_dim;
+                const uint32_t first_beats = visible.first_blocks(port) * layout.head_dim;
+                const uint32_t second_beats = visible.second_blocks(port) * layout.head_dim;
+                if (first_beats > 0) out.fetch(port, true, base, first_beats);
+                if (second_beats > 0) out.fetch(port, true, base + second, second_beats);
+            }
+        }
+    }
+}
+
+// Out: fetch(port, state, address, beats), operation(Operation), computes(layer): whether a row computes the MLP.
+template <typename Out>
+void sequence(const Model& model, const Node* nodes, int count, const Control& control, Out& out) {
+    const StateLayout layout = StateLayout::of(model, control);
+step:
+    for (int step = 0; step < (int)control.steps; step++) {
+// not pipelined: a step is a walk over the program
+#pragma HLS LOOP_TRIPCOUNT min=1 max=256
+        const int position = control.position + step;
+        bool computes = true;
+    node:
+        for (int index = 0; index < count; index++) {
+// not pipelined: a node is as long as its fetches
+#pragma HLS LOOP_TRIPCOUNT min=10 max=1024
+            const Node& node = nodes[index];
+            const Operation operation = {(int)node.opcode, (node.flags & NODE_INT4) != 0, (int)node.layer, step,
+                                         position, node.eps};
+            if (node.opcode == NORM_MLP) computes = out.computes(node.layer);
+            if (!is_mlp(node.opcode) || computes) {
+                const uint32_t beats = node.beats;
+            port:
+                for (int port = 0; port < PORTS; port++) {
+#pragma HLS PIPELINE II=1
+                    if (beats > 0) out.fetch(port, false, node.address + port * beats, beats);
+                }
+            }
+            out.operation(operation);
+            if (node.opcode == ATTENTION) {
+                const Visible visible = Visible::at(position, control.sinks, control.window);
+                fetch_attention(layout, visible, node.layer, out);
+            }
+        }
+    }
+}
+
+}  // namespace fastcar
+
+#endif

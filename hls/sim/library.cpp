@@ -1,0 +1,40 @@
+// The C simulation as a shared library: the engine behind a C interface.
+#include <mutex>
+
+#include "../engine/engine.h"
+#include "library.h"
+
+using namespace fastcar;
+
+namespace {
+
+std::mutex one_engine;  // its on-chip memories are static, as there is one of them in hardware
+
+void copy_text(const std::string& text, char* target, size_t size) {
+    const size_t length = std::min(text.size(), size - 1);
+    std::copy_n(text.data(), length, target);
+    target[length] = '\0';
+}
+
+}  // namespace
+
+static_assert(sizeof(beat_t) == BEAT_BYTES, "host memory is read as beats");
+
+int fastcar_run(const void* program, const void* weights, void* state, const void* control, void* report, char* error,
+                size_t error_size) {
+    std::lock_guard<std::mutex> lock(one_engine);
+    Control registers;
+    std::memcpy(&registers, control, sizeof(Control));
+    const auto* code = static_cast<const beat_t*>(program);
+    const auto* read = static_cast<const beat_t*>(weights);
+    auto* memory = static_cast<beat_t*>(state);
+    try {
+        Report result;
+        fastcar_engine(code, read, read, read, read, memory, memory, memory, memory, read, memory, registers, &result);
+        std::memcpy(report, &result, sizeof(Report));
+    } catch (const std::exception& failure) {
+        copy_text(failure.what(), error, error_size);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,87 @@
+"""Configuration of an engine: what the hardware is built for, and the hash that ties program and overlay together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pydantic import Field, model_validator
+
+from ..config import BackboneConfig, Frozen
+from ..errors import UsageError
+from . import descriptors, registers
+
+__all__ = ["EngineConfig"]
+
+
+class EngineConfig(Frozen):
+    """Capacities and parallelism of one overlay. ``groups``: processing groups of each of the four port columns.
+
+    ``vector``: lanes of the norm and quantization units; ``weight_fifo_beats``: prefetch depth of each port.
+    """
+
+    name: str
+    groups: int = Field(ge=1, le=32)
+    vector: int = Field(ge=1, le=16)
+    rows: int = Field(ge=1, le=32)
+    max_layers: int = Field(ge=1, le=256)
+    max_hidden: int = Field(ge=32, le=16384, multiple_of=32)
+    max_mlp: int = Field(ge=32, le=65536, multiple_of=32)
+    max_heads: int = Field(ge=1, le=256)
+    max_kv_heads: int = Field(ge=1, le=256)
+    max_group: int = Field(ge=1, le=32)  # query heads of a key/value head
+    max_head_dim: int = Field(ge=16, le=256, multiple_of=16)
+    max_slots: int = Field(ge=64, le=65536, multiple_of=64)
+    max_codes: int = Field(ge=8, le=32768, multiple_of=8)
+    weight_fifo_beats: int = Field(ge=64, le=16384)
+    clock_mhz: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> EngineConfig:
+        if 16 % self.vector:
+            raise ValueError(f"vector {self.vector} must divide 16, the values of a beat")
+        if self.max_heads * self.max_head_dim > 32768:
+            raise ValueError("max_heads * max_head_dim above 32768: the score of a row would not fit")
+        return self
+
+    @property
+    def max_inputs(self) -> int:
+        """Values of a quantized row."""
+        return max(self.max_hidden, self.max_mlp, -(-self.max_heads * self.max_head_dim // 32) * 32)
+
+    @property
+    def max_wide(self) -> int:
+        """Values of a row of intermediate results."""
+        qkv = (self.max_heads + 2 * self.max_kv_heads) * self.max_head_dim
+        return -(-max(qkv, self.max_mlp, self.max_hidden, self.max_codes) // 32) * 32
+
+    @property
+    def build_id(self) -> int:
+        """32 bits of the hash of configuration, record formats and register map."""
+        formats = [repr(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)]
+        text = json.dumps([self.model_dump(), formats, descriptors.FORMAT_VERSION], sort_keys=True)
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+    def check(self, config: BackboneConfig, codes: int, positions: int) -> None:
+        """UsageError naming the first dimension this engine is too small for, or cannot tile."""
+        limits = {
+            "layers": (config.layers, self.max_layers),
+            "hidden": (config.hidden, self.max_hidden),
+            "mlp": (config.mlp, self.max_mlp),
+            "heads": (config.heads, self.max_heads),
+            "kv_heads": (config.kv_heads, self.max_kv_heads),
+            "heads a key/value head": (config.group, self.max_group),
+            "head_dim": (config.head_dim, self.max_head_dim),
+            "codes": (codes, self.max_codes),
+            "positions": (positions, self.max_slots),
+        }
+        for name, (value, limit) in limits.items():
+            if value > limit:
+                raise UsageError(
+                    f"engine {self.name}", f"{name} {value}", f"at most {limit}", "Choose a larger engine."
+                )
+        for name, value, multiple in (("head_dim", config.head_dim, 16), ("hidden", config.hidden, 16), ("mlp", config.mlp, 8)):
+            if value % multiple:
+                raise UsageError(
+                    f"engine {self.name}", f"{name} {value}", f"a multiple of {multiple}", "No overlay can run this model."
+                )

@@ -1,0 +1,75 @@
+"""The AXI-Lite registers: what the host writes before a start, what it reads after it, and the error codes."""
+
+from __future__ import annotations
+
+from .words import Record, Word
+
+__all__ = ["CONTROL", "FLAG_LOGITS", "FLAG_REASSIGN", "FLAG_TEACHER", "POLICY_CODES", "REPORT", "STATUS"]
+
+FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the groups to the rows that compute
+FLAG_TEACHER = 2  # every step reads the tokens the host wrote, instead of the code sampled before
+FLAG_LOGITS = 4  # record the logits of every step
+
+POLICY_CODES = {"independent": 0, "mean": 1, "all": 2}
+
+CONTROL = Record(
+    "Control",
+    "Written by the host before a start. Addresses and sizes in beats of 16 bytes.",
+    (
+        Word("descriptors", "of the program, the model header included"),
+        Word("weight_beats", "size of the weight buffer"),
+        Word("state_beats", "size of the state buffer"),
+        Word("rows", "sequences of a step"),
+        Word("clips", "rows that are sampled: the first ones; as many unconditional rows follow with guidance"),
+        Word("slots", "of the caches, a multiple of 64"),
+        Word("position", "of the first step"),
+        Word("steps", "to run"),
+        Word("flags", "FLAG_REASSIGN, FLAG_TEACHER, FLAG_LOGITS"),
+        Word("policy", "of the replay decision"),
+        Word("max_age", "how often in a row a value may be replayed", "i32"),
+        Word("sinks", "first slots that every position sees"),
+        Word("window", "last slots a position sees; 0: all"),
+        Word("guidance", "scale of classifier-free guidance", "f32"),
+        Word("inverse_temperature", "factor of the logits", "f32"),
+        Word("top_k", "codes that are kept"),
+        Word("top_p", "probability that is kept, units of 2^-16"),
+        Word("thresholds", "state address of the layers' thresholds, int64"),
+        Word("input", "state address of the steps' tokens and uniforms"),
+        Word("output", "state address of the steps' codes, decisions, scores, logits"),
+    ),
+)
+
+REPORT = Record(
+    "Report",
+    "Read by the host after a start. Counters of this start; 64-bit ones are two words, the low one first.",
+    (
+        Word("status", "0: done; else an error code"),
+        Word("build_id", "of this engine"),
+        Word("steps_done", "steps finished"),
+        Word("rows_replayed", "MLP evaluations replayed, over rows and layers"),
+        Word("passes_skipped", "MLPs of a layer no row computed: weights not fetched"),
+        *(Word(f"weight_beats{port}", f"beats of weights read by port {port}") for port in range(4)),
+        *(Word(f"cache_beats{port}", f"beats of K and V read by port {port}") for port in range(4)),
+        Word("cache_reads", "beats read by the cache port"),
+        Word("cache_writes", "beats written by the cache port"),
+        Word("busy_low", "group clocks worked, over all groups"),
+        Word("busy_high", ""),
+        Word("cycles_low", "clocks from start to end"),
+        Word("cycles_high", ""),
+        Word("stalls_low", "clocks in which the groups waited for a read port"),
+        Word("stalls_high", ""),
+    ),
+)
+
+STATUS = {
+    0: ("DONE", "done"),
+    1: ("BAD_BUILD", "the program was made for another engine"),
+    2: ("BAD_MODEL", "the model's shape exceeds what the engine was built for"),
+    3: ("BAD_PROGRAM", "a descriptor is not what must come at its place"),
+    4: ("BAD_WEIGHTS", "a descriptor points outside the weight buffer"),
+    5: ("BAD_ROWS", "more rows than the engine was built for, or clips that do not match them"),
+    6: ("BAD_CONTEXT", "the steps go beyond the caches or the rotary tables"),
+    7: ("BAD_STATE", "the state buffer is too small for the caches or the records of the steps"),
+    8: ("BAD_SETTINGS", "a setting is outside its range"),
+    9: ("BAD_TOKEN", "a token the host wrote is outside the vocabulary; entry 0 was used"),
+}
