@@ -1,4 +1,4 @@
-"""What a run is asked to do: sampling and replay settings, validated before any work."""
+"""What a run is asked to do: sampling, replay and attention settings, validated before any work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .errors import UsageError
 
-__all__ = ["POLICIES", "ReplaySettings", "SamplingSettings"]
+__all__ = ["FULL_ATTENTION", "POLICIES", "AttentionSettings", "ReplaySettings", "SamplingSettings"]
 
 POLICIES = ("independent", "mean", "all")
 
@@ -59,6 +59,33 @@ class ReplaySettings:
         return cls((threshold,) * layers, policy, max_age)
 
 
+@dataclass(frozen=True)
+class AttentionSettings:
+    """Which slots of its past a step at position t sees: s < ``sinks`` and s >= t - ``window``, and always itself.
+
+    ``window`` None: all of them. Sinks keep attention stable when the first positions leave the window (arXiv
+    2309.17453, section 3.2). The cache keeps every slot, so TAS reads the one a frame before whatever the window.
+    """
+
+    sinks: int = 0
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        valid_window = self.window is None or 1 <= self.window <= 1 << 30
+        _check("attention-window", self.window, valid_window, "a positive number of positions")
+        _check("attention-sinks", self.sinks, 0 <= self.sinks <= 1 << 30, "0 (none) or a number of first positions")
+        if self.sinks and self.window is None:
+            raise UsageError(
+                "--attention-sinks",
+                f"{self.sinks} without a window",
+                "--attention-window beside it: without one every position is seen",
+                "Add --attention-window, or drop --attention-sinks.",
+            )
+
+
 def _check(name: str, value: object, valid: bool, expected: str) -> None:
     if not valid:
         raise UsageError(f"--{name}", str(value), expected, f"Give another --{name}.")
+
+
+FULL_ATTENTION = AttentionSettings()  # every position sees all before it

@@ -18,7 +18,7 @@ from fastcar.toolkit.config import BackboneConfig, FrameLayout
 from fastcar.toolkit.numerics.rope import rotary_tables
 from fastcar.toolkit.numerics.tas import NEVER
 from fastcar.toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
-from fastcar.toolkit.settings import ReplaySettings, SamplingSettings
+from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 
 PROMPT, CODES = 3, 37
 
@@ -132,6 +132,7 @@ class Run:
     replay: ReplaySettings = INDEPENDENT
     thresholds: tuple[int, ...] | None = None
     seed: int = 0
+    attention: AttentionSettings = FULL_ATTENTION
 
     @property
     def rows(self) -> int:
@@ -148,7 +149,7 @@ def generate_clip(backend: SteppingBackend, run: Run, frames: int | None = None)
     frames, places = frames or where.frames, where.tokens_per_frame
     prompt = rng.integers(0, where.code_offset, (run.rows, where.prompt_length))
     uniforms = rng.integers(0, 1 << 24, (frames * places, run.clips))
-    backend.start(run.clips, where.frame_start(frames), run.sampling, run.replay)
+    backend.start(run.clips, where.frame_start(frames), run.sampling, run.replay, run.attention)
     backend.prefill(prompt[:, :-1])
     tokens, records = prompt[:, -1], []
     for frame in range(frames):

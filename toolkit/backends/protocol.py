@@ -11,7 +11,7 @@ import numpy as np
 
 from ..config import BackboneConfig, FrameLayout
 from ..numerics.tas import NEVER, Pooling
-from ..settings import ReplaySettings, SamplingSettings
+from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .state import DecodeState
 
 __all__ = ["Backend", "FrameRecord", "SteppingBackend", "step_inputs"]
@@ -38,8 +38,18 @@ class Backend(Protocol):
     config: BackboneConfig
     layout: FrameLayout
 
-    def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None:
-        """Prepare for ``clips`` clips of at most ``limit`` positions; guidance doubles the rows."""
+    def start(
+        self,
+        clips: int,
+        limit: int,
+        sampling: SamplingSettings,
+        replay: ReplaySettings,
+        attention: AttentionSettings = FULL_ATTENTION,
+    ) -> None:
+        """Prepare for ``clips`` clips of at most ``limit`` positions; guidance doubles the rows.
+
+        ``attention`` bounds what a step attends to, not what it keeps: replay works as without it.
+        """
 
     def prefill(self, tokens: np.ndarray) -> None:
         """Run the positions of tokens (rows, n) without keeping their predictions."""
@@ -55,6 +65,10 @@ class Backend(Protocol):
 
     def counters(self) -> dict[str, int]:
         """Steps run and MLP evaluations replayed since ``start``."""
+
+    def cached(self, position: int) -> dict[str, np.ndarray]:
+        """What a position left behind: k and v (layers, rows, kv_heads, head_dim) int8, and ``mlp_output`` (layers,
+        rows, hidden) uint16 bfloat16 bits, of its place's last position."""
 
 
 def step_inputs(
@@ -102,9 +116,16 @@ class SteppingBackend(ABC):
     def caches_replaced(self) -> None:
         """Called when the state's K and V arrays and mask are new ones."""
 
-    def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None:
+    def start(
+        self,
+        clips: int,
+        limit: int,
+        sampling: SamplingSettings,
+        replay: ReplaySettings,
+        attention: AttentionSettings = FULL_ATTENTION,
+    ) -> None:
         self.clips = clips
-        self.state = DecodeState(self.config, self.layout, clips * (2 if sampling.guided else 1), limit)
+        self.state = DecodeState(self.config, self.layout, clips * (2 if sampling.guided else 1), limit, attention)
         self.inputs = step_inputs(self.state, clips, sampling, replay)
         self._steps = self._replayed = 0
         self.caches_replaced()
@@ -136,6 +157,13 @@ class SteppingBackend(ABC):
 
     def counters(self) -> dict[str, int]:
         return {"steps": self._steps, "replayed": self._replayed}
+
+    def cached(self, position: int) -> dict[str, np.ndarray]:
+        state = self.state
+        place = (position - self.layout.prompt_length) % self.layout.tokens_per_frame
+        k, v = (np.stack([cache[:, :, position] for cache in caches]) for caches in (state.k_cache, state.v_cache))
+        signed = [(part.astype(np.int16) - 128).astype(np.int8) for part in (k, v)]
+        return {"k": signed[0], "v": signed[1], "mlp_output": state.replay_cache[place].copy()}
 
     def _step(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
         state = self.state

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..config import BackboneConfig, FrameLayout
 from ..numerics.attention import MASKED
+from ..settings import FULL_ATTENTION, AttentionSettings
 
 __all__ = ["DecodeState"]
 
@@ -18,10 +19,18 @@ class DecodeState:
     ``k_cache[layer]``, ``v_cache[layer]`` (rows, kv_heads, slots, head_dim) uint8; ``mask`` (rows, slots) int32;
     ``replay_cache`` (places, layers, rows, hidden) uint16 bfloat16 bits; ``age`` (places, layers, rows) int32, how
     often the cached output has been replayed. ``limit``: positions the clip may use, ValueError beyond.
+    ``attention`` decides which appended slots the mask leaves visible; the caches keep the others too.
     """
 
-    def __init__(self, config: BackboneConfig, layout: FrameLayout, rows: int, limit: int) -> None:
-        self.config, self.layout, self.rows, self.limit = config, layout, rows, limit
+    def __init__(
+        self,
+        config: BackboneConfig,
+        layout: FrameLayout,
+        rows: int,
+        limit: int,
+        attention: AttentionSettings = FULL_ATTENTION,
+    ) -> None:
+        self.config, self.layout, self.rows, self.limit, self.attention = config, layout, rows, limit, attention
         self.position = 0
         places = layout.tokens_per_frame
         self.replay_cache = np.zeros((places, config.layers, rows, config.hidden), np.uint16)
@@ -63,11 +72,19 @@ class DecodeState:
         for layer in range(self.config.layers):
             self.k_cache[layer][:, :, self.position] = k[layer]
             self.v_cache[layer][:, :, self.position] = v[layer]
-        self.mask[:, self.position] = 0
+        self._move_window()
         place = self.place
         self.replay_cache[place] = outputs["mlp_output"].reshape(*shape, -1)
         self.age[place] = (self.age[place] + 1) * outputs["replay"].reshape(shape)
         self.position += 1
+
+    def _move_window(self) -> None:
+        """For the position after this one: this one's slot enters the window, and at most one other leaves it."""
+        self.mask[:, self.position] = 0
+        if self.attention.window is not None:
+            leaving = self.position - self.attention.window
+            if leaving >= self.attention.sinks:
+                self.mask[:, leaving] = MASKED
 
     def _grow(self, slots: int) -> None:
         self.k_cache = [self._larger(old, slots) for old in self.k_cache or [None] * self.config.layers]

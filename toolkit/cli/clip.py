@@ -15,15 +15,16 @@ from safetensors.numpy import save
 from ..backends.protocol import Backend
 from ..bundle.bundle import Bundle
 from ..generation.calibrate import PROMISED
+from ..generation.record import Generation
 from ..generation.run import generate
 from ..output import check_output_folder, replacing
 from ..report import ReportFacts, RunView, replay_map_picture, summary, write_report
-from ..settings import ReplaySettings, SamplingSettings
+from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from ..video import write_contact_sheet, write_gif, write_mp4
 from ..video.decode import FrameDecoder
 from .console import Advance, plain
 
-__all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "write_clip"]
+__all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "sampling_of", "view_of", "write_clip"]
 
 SHOWN_HEIGHT = 256  # small pictures are enlarged to about this many pixels
 BYTES_PER_FRAME = 1 << 20  # far above what any of the files needs a frame
@@ -45,6 +46,7 @@ def generate_clip(
     frames: int,
     sampling: SamplingSettings,
     backend: Backend,
+    attention: AttentionSettings = FULL_ATTENTION,
 ) -> RunView:
     """Generate and decode; ``label`` names the progress bar."""
     advance(label, 0, frames)
@@ -55,12 +57,24 @@ def generate_clip(
         seed=seed,
         sampling=sampling,
         replay=replay,
+        attention=attention,
         backend=backend,
         on_frame=lambda frame, codes: advance(label, frame + 1, frames),
     )
+    return view_of(bundle, run)
+
+
+def view_of(bundle: Bundle, run: Generation) -> RunView:
+    """The run with its pictures."""
     decode = FrameDecoder(bundle)
-    pictures = np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes])
-    return RunView(run, pictures)
+    return RunView(run, np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes]))
+
+
+def sampling_of(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
+    """The bundle's sampling with what the options say instead."""
+    names = ("temperature", "top_k", "top_p", "guidance")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    return SamplingSettings(**{**vars(bundle.manifest.sampling), **given})
 
 
 def facts_of(
@@ -114,6 +128,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
         "thresholds": list(run.thresholds),
         "policy": facts.replay.policy,
         "max_age": facts.replay.max_age,
+        "attention": vars(generation.attention),
         "interrupted": generation.interrupted,
         "summary": summary(run, dense),
         "files": [str(file) for file in files] + [str(out / "result.json")],

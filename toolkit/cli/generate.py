@@ -14,8 +14,8 @@ from ..errors import UsageError
 from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_frames, check_seed
 from ..report import RunView, summary_table
-from ..settings import POLICIES, ReplaySettings, SamplingSettings
-from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, write_clip
+from ..settings import POLICIES, AttentionSettings, ReplaySettings, SamplingSettings
+from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
 
 __all__ = ["command"]
@@ -40,11 +40,13 @@ __all__ = ["command"]
 @click.option("--replay-ratio", type=float, help="Find the threshold for this share of the eligible MLP evaluations.")
 @click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}.")
 @click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice.")
+@click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]")
+@click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
 @click.option("--temperature", type=float, help="0 is greedy  [default: the bundle's]")
 @click.option("--top-k", type=int, help="Codes to choose from, 0 for all  [default: the bundle's]")
 @click.option("--top-p", type=float, help="Share of the probability to choose from  [default: the bundle's]")
 @click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
-@click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime, or reference (NumPy, slow).")
+@click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime; reference (NumPy, slow); csim (the overlay's C++, for a bundle packed with --board).")
 @click.option(
     "--threads", type=click.IntRange(1, 256), help="Processor threads; they do not change a bit of the result."
 )
@@ -60,17 +62,18 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     if options["compare"] and len(prompts) > 1:
         raise UsageError("--compare", f"{len(prompts)} prompts", "one", "Compare one clip at a time.")
     opened = Bundle.open(bundle)
-    sampling = _sampling(opened, options)
+    sampling = sampling_of(opened, options)
     frames = check_frames(opened, options["frames"])
     check_seed(options["seed"])
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     replay = _replay(opened, options)
+    attention = AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
     backend = open_backend(options["backend"], opened, options["threads"])
-    common = {"frames": frames, "sampling": sampling, "backend": backend}
+    common = {"frames": frames, "sampling": sampling, "backend": backend, "attention": attention}
     with progress() as advance:
         calibration = None
         if options["replay_ratio"] is not None:
@@ -109,11 +112,6 @@ def _dense(
     return None if dense.generation.interrupted else dense
 
 
-def _sampling(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
-    given = {name: options[name] for name in ("temperature", "top_k", "top_p", "guidance") if options[name] is not None}
-    return SamplingSettings(**{**vars(bundle.manifest.sampling), **given})
-
-
 def _replay(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
     """The replay settings asked for; with a wanted ratio the thresholds are still to be found."""
     if options["dense"]:
@@ -143,6 +141,7 @@ def _for_ratio(
         seed=seed,
         sampling=common["sampling"],
         replay=replay,
+        attention=common["attention"],
         on_trial=lambda done, total: advance("finding the threshold", done, total),
     )
     advance("finding the threshold", 1, 1)

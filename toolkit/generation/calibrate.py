@@ -10,7 +10,7 @@ import numpy as np
 from ..backends.protocol import Backend
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
-from ..settings import ReplaySettings, SamplingSettings
+from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from .record import Generation
 from .run import check_frames, generate
 
@@ -42,14 +42,16 @@ def thresholds_for_ratio(
     seed: int = TRIAL_SEED,
     sampling: SamplingSettings | None = None,
     replay: ReplaySettings | None = None,
+    attention: AttentionSettings | None = None,
     on_trial: Callable[[int, int], None] | None = None,
 ) -> RatioCalibration:
     """One threshold for all layers so that ``ratio`` of the eligible MLP evaluations replay.
 
     Each trial is a run with the last estimate. The best one is returned: see how near ``achieved`` came. With the
     ``seed`` of a run to come the threshold is found for that very clip; another clip's ratio differs by a few percent.
-    ``replay`` gives policy and limit on age. UsageError for a ratio outside 0..1 or above what the limit on age allows,
-    or a single frame, which has nothing eligible. KeyboardInterrupt is raised: half a trial gives another threshold.
+    ``replay`` gives policy and limit on age, ``attention`` what the run to come will see. UsageError for a ratio
+    outside 0..1 or above what the limit on age allows, or a single frame, which has nothing eligible. KeyboardInterrupt
+    is raised: half a trial gives another threshold.
     """
     frames = check_frames(bundle, frames)
     replay = replay or ReplaySettings()
@@ -64,7 +66,14 @@ def thresholds_for_ratio(
             on_trial(trial, TRIALS)
         settings = replace(replay, thresholds=(threshold,) * layers)
         run = generate(
-            bundle, prompt, frames=trial_frames, seed=seed, sampling=sampling, replay=settings, backend=backend
+            bundle,
+            prompt,
+            frames=trial_frames,
+            seed=seed,
+            sampling=sampling,
+            replay=settings,
+            attention=attention,
+            backend=backend,
         )
         if run.interrupted:
             raise KeyboardInterrupt

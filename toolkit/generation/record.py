@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..settings import FULL_ATTENTION, AttentionSettings
+
 __all__ = ["Generation"]
 
 
@@ -25,6 +27,7 @@ class Generation:
     thresholds: tuple[float | None, ...]  # one a layer, in the unit of tas; None: the layer never replays
     seconds: np.ndarray  # (frames,) float64, wall time of the frame's steps
     grid: tuple[int, int]  # places of a frame as (height, width)
+    attention: AttentionSettings = FULL_ATTENTION
     logits: np.ndarray | None = None  # (clips, frames, places, codes) float32 after guidance, when recorded
     interrupted: bool = False  # stopped before the last frame; the frames here are whole
 

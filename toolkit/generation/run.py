@@ -13,7 +13,7 @@ from ..bundle.bundle import Bundle
 from ..config import FrameLayout
 from ..errors import UsageError
 from ..numerics.tas import integer_threshold
-from ..settings import ReplaySettings, SamplingSettings
+from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .record import Generation
 
 __all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "uniforms"]
@@ -30,13 +30,15 @@ def generate(
     seed: int = 0,
     sampling: SamplingSettings | None = None,
     replay: ReplaySettings | None = None,
+    attention: AttentionSettings | None = None,
     backend: Backend | str = "onnxruntime",
     record_logits: bool = False,
     on_frame: OnFrame | None = None,
 ) -> Generation:
     """Generate one clip a prompt, all in one batch.
 
-    ``frames`` None: as many as the model was trained for; ``sampling`` None: the bundle's; ``replay`` None: dense.
+    ``frames`` None: as many as the model was trained for; ``sampling`` None: the bundle's; ``replay`` None: dense;
+    ``attention`` None: every position sees all before it.
     The same bundle, prompt, settings and seed give the same codes on any machine and back end. Ctrl-C keeps the
     finished frames and sets ``interrupted``; before the first is finished it is raised. UsageError for an unusable
     prompt or number of frames, before any work.
@@ -52,12 +54,13 @@ def generate(
     frames = check_frames(bundle, frames)
     sampling = sampling or bundle.manifest.sampling
     replay = replay or ReplaySettings()
+    attention = attention or FULL_ATTENTION
     tokens = _prompt_tokens(bundle, prompts, sampling)
     thresholds = _thresholds(bundle, replay)
     draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
     if isinstance(backend, str):
         backend = open_backend(backend, bundle)
-    backend.start(len(prompts), layout.frame_start(frames), sampling, replay)
+    backend.start(len(prompts), layout.frame_start(frames), sampling, replay, attention)
 
     records: list[FrameRecord] = []
     interrupted = False
@@ -75,7 +78,7 @@ def generate(
         if not records:
             raise
         interrupted = True
-    return _generation(bundle, prompts, replay, records, interrupted, record_logits)
+    return _generation(bundle, prompts, replay, attention, records, interrupted, record_logits)
 
 
 def check_frames(bundle: Bundle, frames: int | None) -> int:
@@ -132,6 +135,7 @@ def _generation(
     bundle: Bundle,
     prompts: tuple[str, ...],
     replay: ReplaySettings,
+    attention: AttentionSettings,
     records: list[FrameRecord],
     interrupted: bool,
     record_logits: bool,
@@ -157,6 +161,7 @@ def _generation(
         thresholds=replay.thresholds or (None,) * layers,
         seconds=np.array([record.seconds for record in records]),
         grid=layout.grid,
+        attention=attention,
         logits=None if logits is None else logits.swapaxes(0, 1).reshape(len(prompts), frames, places, -1),
         interrupted=interrupted,
     )

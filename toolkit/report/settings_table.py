@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from ..settings import ReplaySettings, SamplingSettings
+from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from .view import ReportFacts, RunView
 
 __all__ = ["settings_table", "threshold_text"]
@@ -24,6 +24,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("positions", f"{grid[0]} x {grid[1]} places a frame, {run.layers} layers, {run.generation.rows} rows a step"),
         ("thresholds", threshold_text(run.thresholds)),
         *_replay_lines(facts.replay),
+        ("attention", _attention_text(run.generation.attention)),
         *_sampling_lines(facts.sampling),
         ("seed", "" if facts.seed is None else str(facts.seed)),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
@@ -49,6 +50,13 @@ def _replay_lines(settings: ReplaySettings | None) -> list[tuple[str, str]]:
         return []
     age = "" if settings.max_age is None else f", at most {settings.max_age} times in a row"
     return [("replay policy", settings.policy + age)]
+
+
+def _attention_text(settings: AttentionSettings) -> str:
+    if settings.window is None:
+        return "all positions before"
+    sinks = f" and the first {settings.sinks} of the clip" if settings.sinks else ""
+    return f"the {settings.window} positions before{sinks}"
 
 
 def _sampling_lines(settings: SamplingSettings | None) -> list[tuple[str, str]]:

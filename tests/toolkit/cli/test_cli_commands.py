@@ -164,6 +164,31 @@ def test_sampling_options_reach_the_run(bundle_w8a8: Path, tmp_path: Path):
     assert (result["policy"], result["max_age"], result["summary"]["rows"]) == ("mean", 2, 1)
 
 
+def test_attention_options_reach_the_runs(bundle_w8a8: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The trials', the clip's and the dense one's alike; the record, the report and its command tell them."""
+    from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
+    from fastcar.toolkit.settings import AttentionSettings
+
+    start, seen = OnnxRuntimeBackend.start, []
+    monkeypatch.setattr(OnnxRuntimeBackend, "start", lambda *given: seen.append(given[-1]) or start(*given))
+    options = ("--prompt", "slow", "--frames", 3, "--replay-ratio", 0.5, "--compare", "--json", "--out", tmp_path)
+    attention = ("--attention-window", 5, "--attention-sinks", 3)
+    result = parsed(run("generate", bundle_w8a8, *options, *attention))
+    assert result["attention"] == {"sinks": 3, "window": 5}
+    settings = [given for given in seen if isinstance(given, AttentionSettings)]
+    assert len(settings) >= 4 and set(settings) == {AttentionSettings(3, 5)}
+    report = (tmp_path / "report.html").read_text()
+    assert "the 5 positions before and the first 3 of the clip" in report
+    assert "--attention-window 5 --attention-sinks 3" in report
+
+
+@pytest.mark.parametrize("options", [(), ("--attention-sinks", 0)])
+def test_full_attention_is_the_default(bundle_w8a8: Path, tmp_path: Path, options: tuple):
+    common = ("--prompt", "slow", "--frames", 1, "--json", "--out", tmp_path)
+    result = parsed(run("generate", bundle_w8a8, *common, *options))
+    assert result["attention"] == {"sinks": 0, "window": None}
+
+
 def test_both_back_ends_and_thread_counts_give_one_video(bundle_w8a8: Path, tmp_path: Path):
     videos = []
     for index, options in enumerate((("--threads", 1), ("--threads", 2), ("--backend", "reference"))):

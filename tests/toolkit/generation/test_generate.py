@@ -18,7 +18,7 @@ from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.generation.record import Generation
 from fastcar.toolkit.generation.run import generate, uniforms
-from fastcar.toolkit.settings import ReplaySettings, SamplingSettings
+from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 
 PLACES, FRAMES, LAYERS = LAYOUT.tokens_per_frame, LAYOUT.frames, BACKBONE.layers
 EVERYTHING = ReplaySettings((float("-inf"),) * LAYERS)
@@ -116,6 +116,22 @@ def test_seeds_prompts_and_guidance_matter(bundle: Bundle, backend: Backend):
         )
     ]
     assert len(set(runs)) == len(runs)
+
+
+def test_attention_reaches_the_back_end_and_the_record(bundle: Bundle, backend: Backend):
+    runs = []
+    for attention in (None, FULL_ATTENTION, AttentionSettings(0, LAYOUT.positions), AttentionSettings(3, 2)):
+        spy = Spy(backend)
+        runs.append(generate(bundle, "left turn", seed=9, replay=SOME, attention=attention, backend=spy))
+        assert runs[-1].attention == spy.started[-1] == (attention or FULL_ATTENTION)
+    full, *wide, narrow = map(fingerprint, runs)
+    assert wide == [full, full] and narrow != full
+
+
+def test_the_reference_sees_the_same_window(bundle: Bundle):
+    common = {"seed": 3, "replay": SOME, "attention": AttentionSettings(3, PLACES - 1)}
+    runs = [generate(bundle, "sliding", backend=name, **common) for name in ("onnxruntime", "reference")]
+    assert fingerprint(runs[0]) == fingerprint(runs[1]) and runs[0].replay.any()
 
 
 def test_guidance_doubles_the_rows(bundle: Bundle, backend: Backend):

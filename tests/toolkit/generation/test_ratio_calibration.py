@@ -14,7 +14,7 @@ from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.generation.calibrate import PROMISED, RatioCalibration, check_ratio, thresholds_for_ratio
 from fastcar.toolkit.generation.run import generate
-from fastcar.toolkit.settings import ReplaySettings
+from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 
 CLIPS = ["left turn", "slow", "braking", "straight", "sliding", "off track", "right turn", "accelerating"] * 3
 """So many that the ratio of another seed differs by less than the promise from chance alone."""
@@ -75,6 +75,17 @@ def test_a_limit_on_age_is_part_of_the_trials(bundle: Bundle, backend: Backend):
     found = thresholds_for_ratio(bundle, backend, CLIPS, 0.4, replay=replay)
     assert abs(found.achieved - 0.4) <= PROMISED
     assert abs(achieved(bundle, backend, found, replay) - 0.4) <= PROMISED
+
+
+def test_trials_see_what_the_run_will_see(bundle: Bundle, backend: Backend, monkeypatch: pytest.MonkeyPatch):
+    start, seen = backend.start, []
+    monkeypatch.setattr(backend, "start", lambda *given: seen.append(given[-1]) or start(*given))
+    attention = AttentionSettings(3, 5)
+    found = thresholds_for_ratio(bundle, backend, CLIPS[:8], 0.5, seed=4, attention=attention)
+    assert seen == [attention] * found.trials or seen == [attention] * 8
+    replay = ReplaySettings((found.threshold,) * BACKBONE.layers)
+    run = generate(bundle, CLIPS[:8], seed=4, replay=replay, attention=attention, backend=backend)
+    assert run.eligible_replay_ratio == found.achieved, "the run to come is one of the trials"
 
 
 def test_the_highest_ratio_under_a_limit_on_age_is_what_a_run_reaches(bundle: Bundle, backend: Backend):

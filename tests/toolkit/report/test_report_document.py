@@ -17,6 +17,7 @@ from PIL import Image
 from fastcar.toolkit.errors import OutputError
 from fastcar.toolkit.report import replay_map_picture, write_report
 from fastcar.toolkit.report.document import report_html
+from fastcar.toolkit.settings import AttentionSettings
 
 VOID = {"meta", "input", "img", "br", "link", "hr"}
 
@@ -155,6 +156,20 @@ def test_settings_and_threshold_are_shown(make_pair, facts):
     assert {"w4a8", sampling, policy, "-1 in every layer"} <= set(cells)
     assert "threshold -1" in page.text("text")
     assert len([line for line in page.all("line") if line["class"] == "threshold"]) == 4  # one, and one a layer
+
+
+@pytest.mark.parametrize(
+    ("attention", "text"),
+    [
+        (AttentionSettings(), "all positions before"),
+        (AttentionSettings(0, 64), "the 64 positions before"),
+        (AttentionSettings(4, 64), "the 64 positions before and the first 4 of the clip"),
+    ],
+)
+def test_attention_is_shown(make_pair, facts, attention, text):
+    replay, dense = make_pair()
+    replay = dataclasses.replace(replay, generation=dataclasses.replace(replay.generation, attention=attention))
+    assert text in Page(report_html(replay, dense, facts)).text("td")
 
 
 def test_is_written_whole_or_not_at_all(make_pair, facts, tmp_path):
