@@ -13,17 +13,21 @@ from .body import Body
 from .linear import quantize_rows
 from .norm import rms_norm
 
-__all__ = ["replay_mlp", "swiglu"]
+__all__ = ["by_table", "replay_mlp", "swiglu"]
 
 Linear = Callable[[Body, ir.Value, ir.Value, Sequence[ir.Value]], ir.Value]
+
+
+def by_table(op: Body, x: ir.Value, table: ir.Value, width: int) -> ir.Value:
+    """x (rows, width) -> the table's value at each element; QuantizeLinear is ``table_index`` in one operator."""
+    steps = op("QuantizeLinear", x, np.float32(1 / SIGMOID_STEPS), np.uint16(32768))
+    return op.lookup(table, op.cast(steps, ir.DataType.INT32), np.array([-1, width], np.int64))
 
 
 def swiglu(op: Body, hidden: ir.Value, table: ir.Value, *, mlp: int) -> ir.Value:
     """hidden (rows, 2 mlp), gate then up -> (rows, mlp); numerics in toolkit/numerics/mlp.py."""
     gate, up = op("Split", hidden, np.array([mlp, mlp], np.int64), outputs=2, axis=1)
-    steps = op("QuantizeLinear", gate, np.float32(1 / SIGMOID_STEPS), np.uint16(32768))
-    sigmoid = op.lookup(table, op.cast(steps, ir.DataType.INT32), np.array([-1, mlp], np.int64))
-    return op("Mul", op("Mul", gate, sigmoid), up)
+    return op("Mul", op("Mul", gate, by_table(op, gate, table, mlp)), up)
 
 
 def replay_mlp(

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 from onnx import TensorProto, helper
 
-from fastcar.export.lower.body import DOMAIN, IR_VERSION, OPSET
+from fastcar.export.lower.body import DOMAIN, IR_VERSION, OPSET, Emitter, Library
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -27,6 +28,13 @@ class Int4:
 
 def element_type(array: np.ndarray) -> int:
     return helper.np_dtype_to_tensor_dtype(array.dtype)
+
+
+def emitted(name: str, emit: Emitter, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+    """One function that ``emit`` writes, whether or not a model calls it."""
+    library = Library()
+    library.define(name, emit, inputs, outputs, "")
+    return ir.serde.serialize_function(library.functions[name])
 
 
 def function_model(

@@ -7,7 +7,7 @@ import numpy as np
 from .bfloat16 import from_bfloat16, to_bfloat16
 from .linear import linear, quantize_rows
 from .norm import rms_norm
-from .tables import SIGMOID_STEPS, sigmoid_table
+from .tables import sigmoid_table, table_index
 from .weights import LayerWeights
 
 __all__ = ["replay_mlp", "swiglu"]
@@ -15,8 +15,7 @@ __all__ = ["replay_mlp", "swiglu"]
 
 def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
     """gate * sigmoid(gate) * up (arXiv 2002.05202, eq. 6), sigmoid from a table by a 16-bit index."""
-    index = np.clip(np.rint(gate * np.float32(SIGMOID_STEPS)) + 32768, 0, 65535).astype(np.int32)
-    return gate * sigmoid_table()[index] * up
+    return gate * sigmoid_table()[table_index(gate)] * up
 
 
 def replay_mlp(

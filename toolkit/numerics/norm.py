@@ -6,7 +6,13 @@ import numpy as np
 
 from .linear import QuantizedRows, quantize_rows, row_max_abs
 
-__all__ = ["rms_norm"]
+__all__ = ["int16_rows", "rms_norm"]
+
+
+def int16_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x (rows, hidden) float32 -> round(x / step), float32 integers in -32767..32767, and step = max|x| / 32767."""
+    step = row_max_abs(x) / np.float32(32767)
+    return np.rint(x / step), step
 
 
 def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float) -> QuantizedRows:
@@ -15,8 +21,7 @@ def rms_norm(x: np.ndarray, gain: np.ndarray, eps: float) -> QuantizedRows:
     x is brought to int16 first, so the sum of squares is an integer: 2^30 * hidden fits int64 for any hidden.
     The normalizing factor is common to the row and only enters its scale.
     """
-    step = row_max_abs(x) / np.float32(32767)
-    integer = np.rint(x / step)
+    integer, step = int16_rows(x)
     squares = np.square(integer.astype(np.int64)).sum(axis=-1, keepdims=True)
     mean = squares.astype(np.float32) / np.float32(x.shape[-1])
     root = np.sqrt(mean + np.float32(eps) / (step * step))
