@@ -68,7 +68,8 @@ def records_header() -> str:
 
 def tables_header() -> str:
     steps = 1 << tables.EXP_FRACTION_BITS
-    sigmoid = (tables.sigmoid_table()[:: 1 << tables.SIGMOID_SHIFT] * 65536).astype(np.int64)
+    every = slice(None, None, 1 << tables.SIGMOID_SHIFT)
+    sigmoid, phi = ((table[every] * 65536).astype(np.int64) for table in (tables.sigmoid_table(), tables.phi_table()))
     constants = {
         "EXP_FRACTION_BITS": tables.EXP_FRACTION_BITS,
         "ATTENTION_BITS": tables.ATTENTION_BITS,
@@ -80,6 +81,7 @@ def tables_header() -> str:
         "ATTENTION_MANTISSA": ("uint16_t", tables.exp2_table(tables.ATTENTION_BITS)[:steps]),
         "SAMPLE_MANTISSA": ("uint32_t", tables.exp2_table(tables.SAMPLE_BITS)[:steps]),
         "SIGMOID_TABLE": ("uint16_t", sigmoid),
+        "PHI_TABLE": ("uint16_t", phi),
     }
     lines = [f"constexpr int {name} = {value};" for name, value in constants.items()]
     lines.append(f"constexpr uint32_t LOG2_STEPS_BITS = 0x{LOG2_STEPS.view(np.uint32):08X}u;")

@@ -1,8 +1,8 @@
 // Streams of bounded depth and the processes that share them, for the C simulation.
 //
 // Each process is a thread, but only one runs at a time: it holds the baton until a stream it needs is empty or full,
-// then hands it on. The order is fixed, so a run repeats exactly; when every process waits, that is a deadlock and the
-// run fails with what each of them waits for, where an unbounded stream would have hidden it.
+// then hands it to the next process that can go on. The order is fixed, so a run repeats exactly; when none can go on,
+// that is a deadlock and the run fails with what each of them waits for, where an unbounded stream would have hidden it.
 #ifndef FASTCAR_STREAM_SIMULATION_H
 #define FASTCAR_STREAM_SIMULATION_H
 
@@ -45,23 +45,17 @@ public:
         if (!error_.empty()) throw SimulationError(error_);
     }
 
-    // Called by a stream: the running process cannot go on. Returns when another may have made room.
-    void wait(const std::string& stream, const char* why) {
+    // Called by a stream: the running process cannot go on until `ready`. Returns when it can.
+    void wait(const std::string& stream, const char* why, const std::function<bool()>& ready) {
         std::unique_lock<std::mutex> lock(mutex_);
         const size_t self = active_index();
         processes_[self]->waits = stream + " " + why;
-        if (moves_ != seen_moves_) {
-            seen_moves_ = moves_;
-            idle_ = 0;
-        }
-        if (++idle_ > 2 * processes_.size()) fail(deadlock());
+        processes_[self]->ready = &ready;
         pass_on(self);
         processes_[self]->wake.wait(lock, [this, self] { return current_ == self || !error_.empty(); });
+        processes_[self]->ready = nullptr;  // it ends with this call
         if (!error_.empty()) throw SimulationError(error_);
-        processes_[self]->waits.clear();
     }
-
-    void moved() { moves_++; }
 
     static Simulation*& active() {
         static thread_local Simulation* simulation = nullptr;
@@ -75,6 +69,7 @@ private:
         std::thread thread;
         std::condition_variable wake;
         std::string waits;
+        const std::function<bool()>* ready = nullptr;  // of one that waits
         bool done = false;
     };
 
@@ -90,6 +85,9 @@ private:
             std::unique_lock<std::mutex> lock(mutex_);
             processes_[index]->wake.wait(lock, [this, index] { return current_ == index || !error_.empty(); });
         }
+#ifdef FASTCAR_FLUSH_SUBNORMALS
+        __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // flush results, read operands as zero
+#endif
         try {
             if (error_.empty()) processes_[index]->body();
         } catch (const std::exception& error) {
@@ -99,7 +97,6 @@ private:
         std::unique_lock<std::mutex> lock(mutex_);
         processes_[index]->done = true;
         done_++;
-        idle_ = 0;
         pass_on(index);
         finished_.notify_one();
     }
@@ -107,12 +104,14 @@ private:
     void pass_on(size_t from) {
         for (size_t step = 1; step <= processes_.size(); step++) {
             const size_t next = (from + step) % processes_.size();
-            if (!processes_[next]->done) {
+            const Process& process = *processes_[next];
+            if (!process.done && (process.ready == nullptr || (*process.ready)())) {
                 current_ = next;
                 processes_[next]->wake.notify_one();
                 return;
             }
         }
+        if (done_ < processes_.size() && error_.empty()) fail(deadlock());
     }
 
     void fail(const std::string& error) {
@@ -134,9 +133,6 @@ private:
     std::string error_;
     size_t current_ = SIZE_MAX;
     size_t done_ = 0;
-    size_t idle_ = 0;
-    uint64_t moves_ = 0;
-    uint64_t seen_moves_ = 0;
 };
 
 // A stream of the depth describe() gave it. Outside of a Simulation (a test bench that fills it, runs a kernel, then
@@ -158,12 +154,11 @@ public:
         while (size_ == 0) {
             Simulation* simulation = Simulation::active();
             if (simulation == nullptr) throw SimulationError("read of the empty stream " + name_);
-            simulation->wait(name_, "(empty)");
+            simulation->wait(name_, "(empty)", [this] { return size_ > 0; });
         }
         T item = items_[head_];
         if (++head_ == items_.size()) head_ = 0;
         size_--;
-        if (Simulation* simulation = Simulation::active()) simulation->moved();
         return item;
     }
 
@@ -173,13 +168,12 @@ public:
             if (simulation == nullptr) {
                 grow();
             } else {
-                simulation->wait(name_, "(full)");
+                simulation->wait(name_, "(full)", [this] { return size_ < items_.size(); });
             }
         }
         const size_t tail = head_ + size_;
         items_[tail < items_.size() ? tail : tail - items_.size()] = item;
         size_++;
-        if (Simulation* simulation = Simulation::active()) simulation->moved();
     }
 
     bool empty() const { return size_ == 0; }

@@ -14,11 +14,11 @@
 
 namespace fastcar {
 
-// 2^15 * exp of a score given as its distance below the peak; 0 from 2^-16 on.
+// 2^15 * exp of a score given as its distance below the peak; 0 from 2^-16 on. At most 2^15 for any exponent.
 inline int32_t attention_weight(int32_t below_peak, float exponent) {
     const float steps = (float)below_peak * exponent;
     const float last = (float)((ATTENTION_BITS + 1) << EXP_FRACTION_BITS);
-    const int32_t index = (int32_t)(steps < last ? steps : last);
+    const int32_t index = (int32_t)(steps < 0.0f ? 0.0f : (steps < last ? steps : last));
     return (int32_t)ATTENTION_MANTISSA[index & ((1 << EXP_FRACTION_BITS) - 1)] >> (index >> EXP_FRACTION_BITS);
 }
 
@@ -29,9 +29,9 @@ template <int GROUPS, int MAX_CHUNKS, typename Operand, typename Emit>
 int64_t paired_products(stream<beat_t> ports[PORTS], const int units[PORTS], int chunks, int count, bool x_unsigned,
                         Operand& operand, Emit& emit, int64_t& busy_beats) {
     beat_t window[2][PORTS][2 * MAX_CHUNKS];
-#pragma HLS ARRAY_PARTITION variable=window complete dim=0
+#pragma HLS ARRAY_PARTITION variable=window type=complete dim=0
     int32_t sums[PORTS][GROUPS][2];
-#pragma HLS ARRAY_PARTITION variable=sums complete dim=0
+#pragma HLS ARRAY_PARTITION variable=sums type=complete dim=0
     int most = 0;
 longest:
     for (int port = 0; port < PORTS; port++) {
@@ -205,7 +205,7 @@ first_peak:
     }
 
     int units[PORTS];
-#pragma HLS ARRAY_PARTITION variable=units complete dim=1
+#pragma HLS ARRAY_PARTITION variable=units type=complete dim=1
 score_units:
     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
@@ -236,9 +236,9 @@ weight:
         const int port = cursor.port;
         const int local = cursor.local;
         int8_t high[BLOCK_SLOTS];
-#pragma HLS ARRAY_PARTITION variable=high complete dim=1
+#pragma HLS ARRAY_PARTITION variable=high type=complete dim=1
         int8_t low[BLOCK_SLOTS];
-#pragma HLS ARRAY_PARTITION variable=low complete dim=1
+#pragma HLS ARRAY_PARTITION variable=low type=complete dim=1
         int32_t block_sum = 0;
     lane:
         for (int lane = 0; lane < BLOCK_SLOTS; lane++) {

@@ -56,7 +56,7 @@ inline int waves(const Dealing& dealing, int pairs, int groups) {
     return ceil_div((int)dealing.count * pairs, groups);
 }
 
-// The definition; groups step their registers instead of dividing (GroupRegister).
+// The definition; groups step their registers instead of dividing (GroupRegisters).
 inline Assignment assign(const Dealing& dealing, int wave, int group, int groups, int pairs) {
     const int item = wave * groups + group;
     const int count = dealing.count;
@@ -69,30 +69,56 @@ inline Assignment assign(const Dealing& dealing, int wave, int group, int groups
     return assignment;
 }
 
-// Where a group stands in the dealing: advanced by `groups` items a wave without a division.
-struct GroupRegister {
-    int entry;
-    int pair;
+// Where each group stands in the dealing. A wave advances all of them by GROUPS items: a step of (entry, pair) that is
+// known once the count is, so no group divides.
+template <int GROUPS>
+struct GroupRegisters {
+    int entry[GROUPS];
+    int pair[GROUPS];
+    int first_entry[GROUPS];
+    int first_pair[GROUPS];
+    int entry_step;
+    int pair_step;
 
-    void start(int count, int group) {
-        entry = group;
-        pair = 0;
-        wrap(count);
-    }
-    void advance(int count, int groups) {
-        entry += groups;
-        wrap(count);
+    // For a count of at least 1.
+    void prepare(int count) {
+        int next_entry = 0;
+        int next_pair = 0;
+    place:
+        for (int group = 0; group < GROUPS; group++) {
+#pragma HLS UNROLL
+            first_entry[group] = next_entry;
+            first_pair[group] = next_pair;
+            next_entry++;
+            if (next_entry == count) {
+                next_entry = 0;
+                next_pair++;
+            }
+        }
+        entry_step = next_entry;
+        pair_step = next_pair;
+        start();
     }
 
-private:
-    // At most MAX_GROUPS / 1 steps when one row computes; a constant few otherwise.
-    void wrap(int count) {
-    wrap_entry:
-        while (entry >= count && count > 0) {
-#pragma HLS PIPELINE II=1
-#pragma HLS LOOP_TRIPCOUNT min=0 max=32
-            entry -= count;
-            pair++;
+    void start() {
+    restart:
+        for (int group = 0; group < GROUPS; group++) {
+#pragma HLS UNROLL
+            entry[group] = first_entry[group];
+            pair[group] = first_pair[group];
+        }
+    }
+
+    void advance(int count) {
+    step:
+        for (int group = 0; group < GROUPS; group++) {
+#pragma HLS UNROLL
+            entry[group] += entry_step;
+            pair[group] += pair_step;
+            if (entry[group] >= count) {
+                entry[group] -= count;
+                pair[group]++;
+            }
         }
     }
 };

@@ -129,6 +129,8 @@ inline void fill_report(const PortReports& ports, const ExecutorCounters& counte
     report.cache_writes = (uint32_t)ports.cache_writes;
     report.busy_low = (uint32_t)counters.busy_beats;
     report.busy_high = (uint32_t)((uint64_t)counters.busy_beats >> 32);
+    report.loop_low = (uint32_t)counters.clocks;
+    report.loop_high = (uint32_t)((uint64_t)counters.clocks >> 32);
 }
 
 }  // namespace fastcar

@@ -68,8 +68,8 @@ public:
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_LAYERS/2
             const beat_t values = cache_.take();
-            thresholds_[2 * beat] = (int64_t)values.range(63, 0).to_uint64();
-            thresholds_[2 * beat + 1] = (int64_t)values.range(127, 64).to_uint64();
+            thresholds_[2 * beat] = limit_threshold((int64_t)values.range(63, 0).to_uint64());
+            thresholds_[2 * beat + 1] = limit_threshold((int64_t)values.range(127, 64).to_uint64());
         }
     }
 

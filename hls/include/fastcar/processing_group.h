@@ -24,9 +24,9 @@ inline void processing_group(ap_uint<128> weights0, ap_uint<128> weights1, ap_ui
     int8_t lanes0[GROUP_LANES];
     int8_t lanes1[GROUP_LANES];
     int8_t operand[GROUP_LANES];
-#pragma HLS ARRAY_PARTITION variable=lanes0 complete dim=1
-#pragma HLS ARRAY_PARTITION variable=lanes1 complete dim=1
-#pragma HLS ARRAY_PARTITION variable=operand complete dim=1
+#pragma HLS ARRAY_PARTITION variable=lanes0 type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=lanes1 type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=operand type=complete dim=1
     unpack(weights0, lanes0);
     unpack(weights1, lanes1);
     unpack(x, operand);

@@ -81,19 +81,19 @@ int64_t quant_linear(stream<beat_t> ports[PORTS], const LinearShape& shape, cons
     static_assert(CAPACITY <= 133144, "127 * 127 * inputs must stay below 2^31");
     static_assert(GROUPS >= 1 && ROWS >= 1 && ROWS <= MAX_ROWS, "a column has groups, a step 1 to 32 rows");
     beat_t scales[4][PORTS][SCALE_BEATS];  // a tile may fill while one works and another drains
-#pragma HLS ARRAY_PARTITION variable=scales complete dim=0
+#pragma HLS ARRAY_PARTITION variable=scales type=complete dim=0
     beat_t multipliers[PORTS];
-#pragma HLS ARRAY_PARTITION variable=multipliers complete dim=1
+#pragma HLS ARRAY_PARTITION variable=multipliers type=complete dim=1
     beat_t window[2][PORTS][2 * WINDOW_PAIRS][2];
-#pragma HLS ARRAY_PARTITION variable=window complete dim=0
+#pragma HLS ARRAY_PARTITION variable=window type=complete dim=0
     int32_t accumulator[2][PORTS][WINDOW_PAIRS][ROWS][2];
-#pragma HLS ARRAY_PARTITION variable=accumulator complete dim=2
-#pragma HLS ARRAY_PARTITION variable=accumulator complete dim=3
-#pragma HLS ARRAY_PARTITION variable=accumulator complete dim=4
-    GroupRegister registers[GROUPS];
-#pragma HLS ARRAY_PARTITION variable=registers complete dim=1
+#pragma HLS ARRAY_PARTITION variable=accumulator type=complete dim=2
+#pragma HLS ARRAY_PARTITION variable=accumulator type=complete dim=3
+#pragma HLS ARRAY_PARTITION variable=accumulator type=complete dim=4
+    GroupRegisters<GROUPS> registers;
 
     const int count = dealing.count;
+    registers.prepare(count);
     const int chunks = shape.chunks();
     LinearCursor filling = {0, 0};
     LinearCursor working = {0, 0};
@@ -139,8 +139,8 @@ clock:
         group:
             for (int group = 0; group < GROUPS; group++) {
 #pragma HLS UNROLL
-                const int pair = registers[group].pair;
-                const int row = dealing.mapping[registers[group].entry];
+                const int pair = registers.pair[group];
+                const int row = dealing.mapping[registers.entry[group]];
                 if (pair < pairs && dealing.index[row]) {
                     busy_beats += PORTS;
                 port:
@@ -155,8 +155,8 @@ clock:
                         cell[1] = (first ? 0 : cell[1]) + (int32_t)sum1;
                     }
                 }
-                if (half == shape.halves() - 1) registers[group].advance(count, GROUPS);
             }
+            if (half == shape.halves() - 1) registers.advance(count);
         }
         if (drain_entry < count) {
             const int drain_pairs = shape.pairs(drain_tile);
@@ -190,11 +190,7 @@ clock:
             bank = 1 - bank;
             step = 0;
             if (fills) filling.advance(shape);
-        restart:
-            for (int group = 0; group < GROUPS; group++) {
-#pragma HLS UNROLL
-                registers[group].start(count, group);
-            }
+            registers.start();
         }
         more = filling.tile < shape.tiles() || works || drain_entry < count;
     }

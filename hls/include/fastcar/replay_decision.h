@@ -8,6 +8,12 @@ namespace fastcar {
 
 enum Policy { POLICY_INDEPENDENT = 0, POLICY_MEAN = 1, POLICY_ALL = 2 };
 
+// No score is beyond 2^36, so what lies beyond 2^40 decides as 2^40 does.
+inline int64_t limit_threshold(int64_t threshold) {
+    const int64_t limit = (int64_t)1 << 40;
+    return threshold > limit ? limit : (threshold < -limit ? -limit : threshold);
+}
+
 // Bit r: row r replays. A score beyond the threshold passes; scores stay below 2^36, thresholds within 2^40, so 32
 // rows of either fit int64.
 inline ap_uint<32> replay_decision(const int64_t score[MAX_ROWS], int64_t threshold, bool eligible,

@@ -25,7 +25,7 @@ vector:
 #pragma HLS UNROLL
             const int index = first + lane;
             if (index < n) {
-                const int32_t integer = round_half_even(x[index] / step);
+                const int32_t integer = (int16_t)round_half_even(x[index] / step);  // fits, but for what is no number
                 squares += (int64_t)integer * integer;
                 work[index] = (float)integer * gain[index];
             }

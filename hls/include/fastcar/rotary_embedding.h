@@ -28,7 +28,7 @@ beat:
 #pragma HLS PIPELINE II=BEAT_BYTES/VECTOR
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_BEATS
         int8_t lanes[BEAT_BYTES];
-#pragma HLS ARRAY_PARTITION variable=lanes complete dim=1
+#pragma HLS ARRAY_PARTITION variable=lanes type=complete dim=1
     lane:
         for (int lane = 0; lane < BEAT_BYTES; lane++) {
 #pragma HLS UNROLL

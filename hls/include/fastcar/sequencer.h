@@ -33,6 +33,7 @@ row:
 #pragma HLS LOOP_TRIPCOUNT min=2 max=128
         port:
             for (int port = 0; port < PORTS; port++) {
+// up to two runs of blocks, one command each
 #pragma HLS PIPELINE II=2
                 const uint32_t base = layout.cache(layer, row, item % 2 == 1, item / 2, port);
                 const uint32_t second = Visible::below(visible.second_begin, port) * layout.head_dim;

@@ -12,7 +12,7 @@ namespace fastcar {
 inline int activation_index(float x) {
     const float scaled = x * (float)SIGMOID_STEPS;
     const float limited = scaled > 40000.0f ? 40000.0f : (scaled < -40000.0f ? -40000.0f : scaled);
-    return clamp(round_half_even(limited) + 32768, 0, 65535) >> SIGMOID_SHIFT;
+    return (clamp(round_half_even(limited), -32768, 32767) + 32768) >> SIGMOID_SHIFT;
 }
 
 inline float swiglu(float gate, float up) {

@@ -53,7 +53,7 @@ inline beat_t pack(const int8_t lanes[BEAT_BYTES]) {
 #pragma HLS INLINE
     beat_t beat = 0;
 #ifdef FASTCAR_SIMULATION
-    std::memcpy(&beat, lanes, BEAT_BYTES);
+    std::memcpy(static_cast<void*>(&beat), lanes, BEAT_BYTES);
 #else
 lane:
     for (int lane = 0; lane < BEAT_BYTES; lane++) {

@@ -45,6 +45,7 @@ inline Status check_node(const Model& model, const Control& control, const Node&
 
 inline Status check_control(const Model& model, const Control& control) {
     if (!within(control.rows, 1, ROWS)) return BAD_ROWS;
+    if (!within(control.clips, 1, control.rows)) return BAD_ROWS;  // twice as many could wrap to the rows
     if (control.rows != control.clips && control.rows != 2 * control.clips) return BAD_ROWS;
     const bool slots = within(control.slots, PORTS * BLOCK_SLOTS, MAX_SLOTS) && control.slots % (PORTS * BLOCK_SLOTS) == 0;
     const uint64_t end = (uint64_t)control.position + control.steps;

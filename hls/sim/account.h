@@ -1,0 +1,226 @@
+// What each operation moves and how long it keeps the executor busy: counted with the engine's own shapes, dealing,
+// cursors and layout, without the arithmetic. The C simulation's counters must equal these.
+#ifndef FASTCAR_ACCOUNT_H
+#define FASTCAR_ACCOUNT_H
+
+#include "../include/fastcar/engine.h"
+#include "timing.h"
+
+namespace fastcar {
+
+// Work of one operation, in clocks and beats.
+struct Work {
+    bool gated = false;         // its fetches wait for the layer's decision
+    int64_t beats[PORTS] = {};  // read by each port
+    bool state = false;         // of K and V, else of weights
+    int64_t before = 0;         // clocks ahead of the port's first beat
+    int64_t clocks = 0;         // clocks in which the ports' beats are used, if they arrive in time
+    int64_t after = 0;          // clocks behind the last one
+    int64_t reads = 0;          // beats of the cache port
+    int64_t writes = 0;
+    int64_t busy = 0;           // group clocks worked
+    int64_t loop = 0;           // clocks of loops that use the groups
+};
+
+// Clocks of quant_linear's loop: the same walk of windows, without the data.
+inline int64_t linear_clocks(const LinearShape& shape, int count, int groups) {
+    LinearCursor filling = {0, 0};
+    LinearCursor working = {0, 0};
+    bool works = false;
+    int64_t clocks = 0;
+    int64_t drain = 0;  // clocks of draining left
+    while (filling.tile < shape.tiles() || works) {
+        const bool fills = filling.tile < shape.tiles();
+        const int64_t fill = fills ? filling.fill_beats(shape) : 0;
+        const int64_t work = works ? (int64_t)ceil_div(count * shape.pairs(working.tile), groups) * shape.halves() : 0;
+        const bool ends_tile = works && working.chunk == shape.chunks() - 1;
+        int64_t slot = std::max<int64_t>({fill, work, 1});
+        if (ends_tile) slot = std::max(slot, drain);
+        clocks += slot;
+        drain = std::max<int64_t>(drain - slot, 0);
+        if (ends_tile) drain = (int64_t)count * PORTS * shape.pairs(working.tile);
+        working = filling;
+        works = fills;
+        if (fills) filling.advance(shape);
+    }
+    return clocks + drain;
+}
+
+// Group clocks worked by the rows that compute.
+inline int64_t linear_busy(const LinearShape& shape, int computing) {
+    int64_t pairs = 0;
+    for (int tile = 0; tile < shape.tiles(); tile++) pairs += shape.pairs(tile);
+    return pairs * shape.chunks() * shape.halves() * computing * PORTS;
+}
+
+// Clocks of paired_products' loop, as it steps.
+inline int64_t paired_clocks(const int64_t most, int chunks, int count, int groups) {
+    if (most == 0) return 0;
+    const int64_t fill = 2 * chunks;
+    const int64_t work = (int64_t)ceil_div(count, groups) * chunks;
+    return fill + (most - 1) * std::max(fill, work) + work;
+}
+
+class Accountant {
+public:
+    Accountant(const Model& model, const Control& control, const Timing& timing)
+        : model_(model), control_(control), timing_(timing), layout_(StateLayout::of(model, control)),
+          records_(StepRecords::of(model, control)) {}
+
+    // replay: the layer's decision; of an attention, one Work a row, head and pass.
+    template <typename Take>
+    void work(const Operation& operation, const Dealing& all, const Dealing& mlp, Take take) const {
+        const int rows = control_.rows;
+        const int hidden = model_.hidden;
+        Work work;
+        if (operation.opcode != ATTENTION) {
+            Node node = {};
+            node.opcode = operation.opcode;
+            node.flags = operation.int4 ? NODE_INT4 : 0;
+            const bool dropped = is_mlp(operation.opcode) && skips(mlp);
+            for (int64_t& beats : work.beats) beats = dropped ? 0 : node_beats(model_, node);
+            work.gated = operation.opcode == NORM_MLP;
+        }
+        switch (operation.opcode) {
+            case EMBED: {
+                const int64_t rotary = 2 * (model_.head_dim / BEAT_WORDS);
+                work.reads = records_.input() + (int64_t)rows * (hidden / BEAT_HALVES) + rotary;
+                work.after = (2 + rows) * timing_.read_latency + work.reads + (2 + rows) * timing_.loop_depth;
+                break;
+            }
+            case NORM_ATTENTION:
+            case NORM_FINAL: norm(all.count, work); break;
+            case NORM_MLP: if (!skips(mlp)) norm(mlp.count, work); break;
+            case LINEAR_QKV:
+            case LINEAR_OUTPUT:
+            case LINEAR_LOGITS: linear(operation, all, rows, work); break;
+            case LINEAR_GATE_UP:
+                if (!skips(mlp)) {
+                    const int computing = computing_rows(mlp);
+                    linear(operation, mlp, computing, work);
+                    work.after += computing * quantize_clocks(model_.mlp);
+                }
+                break;
+            case LINEAR_DOWN: down(operation, mlp, work); break;
+            case HEADS: heads(operation, work); break;
+            case ATTENTION: attention(operation, take); return;
+            case SAMPLE: sampling(work); break;
+            default: break;
+        }
+        take(work);
+    }
+
+    int computing_rows(const Dealing& dealing) const {
+        int computing = 0;
+        for (int row = 0; row < (int)control_.rows; row++) computing += dealing.index[row] ? 1 : 0;
+        return computing;
+    }
+
+private:
+    int64_t vectors(int64_t values) const { return (values + VECTOR - 1) / VECTOR; }
+
+    // A loop over a row's maximum, and one that divides.
+    int64_t quantize_clocks(int64_t values) const {
+        return vectors(values) + ceil_div((int)values, BEAT_BYTES) * (BEAT_BYTES / VECTOR) + 2 * timing_.loop_depth +
+               timing_.divide;
+    }
+
+    void norm(int count, Work& work) const {
+        work.clocks = word_beats(model_.hidden);
+        const int64_t row = 2 * (vectors(model_.hidden) + timing_.loop_depth) + timing_.divide +
+                            quantize_clocks(model_.hidden) + 2 * timing_.divide + timing_.square_root;
+        work.after = timing_.loop_depth + count * row;
+    }
+
+    void linear(const Operation& operation, const Dealing& dealing, int computing, Work& work) const {
+        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
+        work.loop = linear_clocks(shape, dealing.count, GROUPS);
+        work.clocks = work.loop;
+        work.after = timing_.loop_depth;
+        work.busy = linear_busy(shape, computing);
+    }
+
+    void down(const Operation& operation, const Dealing& mlp, Work& work) const {
+        if (!skips(mlp)) linear(operation, mlp, computing_rows(mlp), work);
+        const int64_t output = model_.hidden / BEAT_HALVES;
+        const int computing = computing_rows(mlp);
+        const int replaying = (int)control_.rows - computing;
+        work.reads = replaying * output;
+        work.writes = computing * (output + 1) + replaying;
+        work.after += control_.rows * (output + timing_.loop_depth) + replaying * timing_.read_latency;
+    }
+
+    void heads(const Operation& operation, Work& work) const {
+        const int64_t rows = control_.rows;
+        const int64_t heads = model_.heads;
+        const int64_t kv_heads = model_.kv_heads;
+        const int64_t head_beats = model_.head_dim / BEAT_BYTES;
+        const bool open = operation.position % BLOCK_SLOTS > 0;
+        const bool earlier = operation.position > 0;
+        const int64_t blocks = kv_heads * model_.head_dim;
+        work.clocks = word_beats(head_words(model_));
+        work.reads = rows * ((earlier ? kv_heads * head_beats : 0) + 1 + (open ? blocks : 0));
+        work.writes = rows * (kv_heads * head_beats + blocks);
+        const int64_t rotate = (heads + 2 * kv_heads) * head_beats * (BEAT_BYTES / VECTOR) + timing_.loop_depth;
+        const int64_t query = heads * head_beats + timing_.loop_depth;  // copied, or quantized before rotation
+        const int64_t score = heads * head_beats + timing_.loop_depth;
+        // the earlier keys arrive while the heads are rotated; the open blocks of V are read and rewritten
+        const int64_t wait = std::max(timing_.read_latency + kv_heads * head_beats, rotate + query);
+        const int64_t store = (open ? timing_.read_latency : 0) + 2 * blocks + kv_heads * (head_beats + timing_.loop_depth);
+        work.after = rows * (kv_heads + wait + kv_heads * head_beats + timing_.loop_depth + score + store) +
+                     timing_.write_latency + 4 * MAX_ROWS + timing_.loop_depth;
+    }
+
+    template <typename Take>
+    void attention(const Operation& operation, Take take) const {
+        const Visible visible = Visible::at(operation.position, control_.sinks, control_.window);
+        const int group = model_.heads / model_.kv_heads;
+        const int head_beats = model_.head_dim / BEAT_BYTES;
+        int64_t blocks = 0;
+        int64_t most = 0;
+        for (int port = 0; port < PORTS; port++) {
+            blocks += visible.blocks(port);
+            most = std::max<int64_t>(most, visible.blocks(port));
+        }
+        const int64_t total = (int64_t)control_.rows * model_.kv_heads;
+        for (int64_t item = 0; item < total; item++) {
+            Work scores;
+            scores.state = true;
+            for (int port = 0; port < PORTS; port++) scores.beats[port] = (int64_t)visible.blocks(port) * model_.head_dim;
+            scores.before = 2 * group * head_beats + 2 * group + 3 * timing_.loop_depth;
+            scores.loop = paired_clocks(most * (BLOCK_SLOTS / 2), head_beats, group, GROUPS);
+            scores.clocks = scores.loop;
+            scores.busy = blocks * (BLOCK_SLOTS / 2) * head_beats * group;
+            scores.after = 2 * timing_.loop_depth + group + group * blocks;
+            take(scores);
+            Work values = scores;
+            values.before = 0;
+            values.loop = paired_clocks(most * (model_.head_dim / 2), 1, 2 * group, GROUPS);
+            values.clocks = values.loop;
+            values.busy = blocks * (model_.head_dim / 2) * 2 * group;
+            values.after = 2 * timing_.loop_depth + group * vectors(model_.head_dim);
+            const bool row_done = (item + 1) % model_.kv_heads == 0;
+            if (row_done) values.after += quantize_clocks((int64_t)model_.heads * model_.head_dim);
+            take(values);
+        }
+    }
+
+    void sampling(Work& work) const {
+        const int64_t codes = model_.codes;
+        const int64_t records = records_.replay_beats + 2 * records_.score_beats + records_.code_beats;
+        const int64_t sort = 3 * (2 * DIGITS + 4 * codes + 4 * timing_.loop_depth);
+        const int64_t clip = 5 * (codes + timing_.loop_depth) + sort + records_.logit_beats;
+        work.writes = records_.output(control_.clips);
+        work.after = control_.clips * clip + records + 3 * timing_.loop_depth;
+    }
+
+    const Model& model_;
+    const Control& control_;
+    const Timing& timing_;
+    StateLayout layout_;
+    StepRecords records_;
+};
+
+}  // namespace fastcar
+
+#endif

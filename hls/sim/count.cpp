@@ -1,0 +1,118 @@
+// The engine's schedule on counters only: the same sequencer, dealing and cursors, decisions given from outside.
+#include "count.h"
+
+#include "timeline.h"
+
+using namespace fastcar;
+
+namespace {
+
+struct Totals {
+    uint64_t weight_beats[PORTS] = {};
+    uint64_t cache_beats[PORTS] = {};
+    uint64_t reads = 0;
+    uint64_t writes = 0;
+    uint64_t busy = 0;
+    uint64_t loop = 0;
+    uint32_t rows_replayed = 0;
+    uint32_t passes_skipped = 0;
+};
+
+// Takes what the sequencer emits; the executor's part is accounted instead of run.
+class CountingCommands {
+public:
+    CountingCommands(const Model& model, const Control& control, const Timing& timing, const uint32_t* replays,
+                     double* by_opcode)
+        : model_(model), control_(control), timing_(timing), accountant_(model_, control_, timing_),
+          timeline_(timing_, WEIGHT_FIFO_BEATS), replays_(replays), by_opcode_(by_opcode) {
+        all_ = deal(everyone(), control.rows, true);
+        mlp_ = all_;
+        totals.reads = ceil_div(model.layers, 2);  // thresholds
+        const int64_t load = (int64_t)control.descriptors * (DESCRIPTOR_WORDS / BEAT_WORDS + timing.read_latency);
+        timeline_.advance((double)(load + timing.read_latency + ceil_div(model.layers, 2)));
+    }
+
+    void fetch(int port, bool state, uint32_t, uint32_t beats) {
+        (state ? totals.cache_beats : totals.weight_beats)[port] += beats;
+    }
+
+    bool computes(int) { return !skips(mlp_); }
+
+    void operation(const Operation& operation) {
+        const double before = timeline_.now();
+        accountant_.work(operation, all_, mlp_, [this](const Work& work) {
+            timeline_.run(work);
+            totals.reads += work.reads;
+            totals.writes += work.writes;
+            totals.busy += work.busy;
+            totals.loop += work.loop;
+        });
+        if (operation.opcode == HEADS) decide(operation);
+        by_opcode_[operation.opcode] += timeline_.now() - before;
+    }
+
+    const Timeline& timeline() const { return timeline_; }
+    Totals totals;
+
+private:
+    uint32_t everyone() const { return control_.rows == MAX_ROWS ? 0xFFFFFFFFu : (1u << control_.rows) - 1u; }
+
+    void decide(const Operation& operation) {
+        const uint32_t replay = replays_[(size_t)operation.step * model_.layers + operation.layer] & everyone();
+        mlp_ = deal(everyone() & ~replay, control_.rows, (control_.flags & FLAG_REASSIGN) != 0);
+        totals.rows_replayed += (uint32_t)__builtin_popcount(replay);
+        totals.passes_skipped += skips(mlp_) ? 1 : 0;
+        timeline_.decide();
+    }
+
+    Model model_;
+    Control control_;
+    Timing timing_;
+    Accountant accountant_;
+    Timeline timeline_;
+    const uint32_t* replays_;
+    double* by_opcode_;
+    Dealing all_;
+    Dealing mlp_;
+};
+
+uint32_t low(uint64_t value) { return (uint32_t)value; }
+uint32_t high(uint64_t value) { return (uint32_t)(value >> 32); }
+
+}  // namespace
+
+int fastcar_count(const void* program, const void* control, double ddr_rate, const uint32_t* replays, void* report,
+                  double* by_opcode) {
+    Control registers;
+    std::memcpy(&registers, control, sizeof(Control));
+    static Program loaded;
+    Report result = {};
+    result.build_id = BUILD_ID;
+    result.status = load_program(static_cast<const beat_t*>(program), registers, loaded);
+    if (result.status == DONE) {
+        Timing timing;
+        timing.ddr_rate = ddr_rate;
+        CountingCommands commands(loaded.model, registers, timing, replays, by_opcode);
+        sequence(loaded.model, loaded.nodes, loaded.count, registers, commands);
+        const Totals& totals = commands.totals;
+        const uint64_t cycles = (uint64_t)commands.timeline().now();
+        const uint64_t stalls = (uint64_t)commands.timeline().stalls();
+        PortReports ports = {};
+        for (int port = 0; port < PORTS; port++) ports.ports[port] = {totals.weight_beats[port], totals.cache_beats[port]};
+        ports.cache_reads = totals.reads;
+        ports.cache_writes = totals.writes;
+        ExecutorCounters counters;
+        counters.busy_beats = (int64_t)totals.busy;
+        counters.clocks = (int64_t)totals.loop;
+        counters.rows_replayed = totals.rows_replayed;
+        counters.passes_skipped = totals.passes_skipped;
+        counters.steps = registers.steps;
+        fill_report(ports, counters, result);
+        result.cycles_low = low(cycles);
+        result.cycles_high = high(cycles);
+        result.stalls_low = low(stalls);
+        result.stalls_high = high(stalls);
+    }
+    std::memcpy(report, &result, sizeof(Report));
+    return 0;
+}

@@ -1,0 +1,32 @@
+// The assumptions that turn beats and loop clocks into cycles. Everything estimated about time is here.
+//
+// 1. A loop with II = 1 takes its trip count plus its depth. Depths: single-precision operators at their highest
+//    latency (PG060, Floating-Point Operator: add 11, multiply 8, divide 28, square root 28; conversions 6), so the
+//    longest chain of a loop here, multiply - divide - round, is below 64. Not read from a synthesis report.
+// 2. A read returns its first beat read_latency clocks after its command, a write is acknowledged after write_latency.
+//    Assumed: 150 clocks of 300 MHz, 0.5 us, through HP port and controller under load.
+// 3. Commands queue ahead, so bursts that follow each other have no gap. The memory as a whole delivers ddr_rate beats
+//    a clock, the board file's sustained bandwidth; a port at most one.
+// 4. Beats of the cache port take their share of the memory, and delay what is prefetched by as much.
+// 5. Read ports run ahead of the executor by the depth of their FIFOs, and no further than a decision that is missing.
+// 6. Refresh, page misses and other masters of the memory are in the sustained bandwidth, and nowhere else.
+#ifndef FASTCAR_TIMING_H
+#define FASTCAR_TIMING_H
+
+#include <stdint.h>
+
+namespace fastcar {
+
+struct Timing {
+    double ddr_rate = 3.4;        // beats a clock
+    int64_t read_latency = 150;
+    int64_t write_latency = 150;
+    int64_t loop_depth = 64;
+    int64_t divide = 28;
+    int64_t square_root = 28;
+    int64_t operation = 8;        // from one operation to the next
+};
+
+}  // namespace fastcar
+
+#endif

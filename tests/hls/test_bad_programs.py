@@ -1,0 +1,268 @@
+"""Whatever the host hands over: an error code, nothing written, and the engine as usable as before."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bad_programs import CODES, ENGINE, OFFSET, Start, make_start
+
+from fastcar.hls.build import HERE
+from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write_case
+from fastcar.hls.library import EngineLibrary
+from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, Opcode
+from fastcar.toolkit.program.registers import STATUS
+
+MUTANTS = 100_000
+
+
+@pytest.fixture(scope="module")
+def library() -> EngineLibrary:
+    return EngineLibrary(ENGINE)
+
+
+@pytest.fixture(scope="module")
+def valid() -> Start:
+    """Of 8 bits, two rows; not to be modified."""
+    return make_start(8, frames=10, position=39)
+
+
+@pytest.fixture(scope="module")
+def cases(valid: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("cases")
+    four_bits = make_start(
+        4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1
+    )
+    return [
+        write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
+        for name, start in (("int8", valid), ("int4", four_bits))
+    ]
+
+
+def run(library: EngineLibrary, start: Start) -> tuple[str, dict[str, int], np.ndarray]:
+    """Name of the status, report and the state afterwards."""
+    state = start.state.copy()
+    report = library.run(start.program, start.weights, state, start.registers)
+    return STATUS[report["status"]][0], report, state
+
+
+def changed(start: Start, **control: float) -> Start:
+    return Start(start.program.copy(), start.weights, start.state.copy(), start.control | control, start.memory)
+
+
+def model(field: str, value: int) -> Callable[[Start], Start]:
+    def change(start: Start) -> Start:
+        start = changed(start)
+        start.program[0, [word.name for word in MODEL.words].index(field)] = value
+        return start
+
+    return change
+
+
+def node(opcode: Opcode, field: str, value: int | Callable[[Start], int]) -> Callable[[Start], Start]:
+    """The first descriptor of that opcode."""
+
+    def change(start: Start) -> Start:
+        start = changed(start)
+        row = int(np.flatnonzero(start.program[:, 0] == opcode)[0])
+        start.program[row, [word.name for word in NODE.words].index(field)] = value(start) if callable(value) else value
+        return start
+
+    return change
+
+
+def control(**values: int) -> Callable[[Start], Start]:
+    return lambda start: changed(start, **values)
+
+
+def truncated_weights(start: Start) -> Start:
+    """Buffer and register one beat short: the last descriptor's weights end beyond them."""
+    start = changed(start, weight_beats=len(start.weights) - 1)
+    start.weights = start.weights[:-1].copy()
+    return start
+
+
+def only_tables(start: Start) -> Start:
+    """The weights end within the embedding."""
+    start = changed(start, weight_beats=2)
+    start.weights = start.weights[:2].copy()
+    return start
+
+
+def truncated_state(start: Start) -> Start:
+    start = changed(start, state_beats=len(start.state) - 1)
+    start.state = start.state[:-1].copy()
+    return start
+
+
+def without(start: Start, descriptors: int) -> Start:
+    start = changed(start, descriptors=len(start.program) - descriptors)
+    start.program = start.program[: len(start.program) - descriptors].copy()
+    return start
+
+
+def swapped(start: Start) -> Start:
+    start = changed(start)
+    start.program[[3, 4]] = start.program[[4, 3]]
+    return start
+
+
+def without_layer(start: Start) -> Start:
+    """The header of a model of one layer, the descriptors of two."""
+    return model("layers", 1)(start)
+
+
+def end(start: Start) -> int:
+    return len(start.weights)
+
+
+BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
+    "another build": (model("build_id", ENGINE.build_id ^ 1), "BAD_BUILD"),
+    "no program": (model("opcode", 0), "BAD_PROGRAM"),
+    "no descriptors": (control(descriptors=0), "BAD_PROGRAM"),
+    "only the header": (control(descriptors=1), "BAD_PROGRAM"),
+    "as many descriptors as a word can say": (control(descriptors=(1 << 32) - 1), "BAD_PROGRAM"),
+    "the last descriptor missing": (lambda start: without(start, 1), "BAD_PROGRAM"),
+    "descriptors of another layer count": (without_layer, "BAD_PROGRAM"),
+    "descriptors out of order": (swapped, "BAD_PROGRAM"),
+    "an unknown opcode": (node(Opcode.SAMPLE, "opcode", 99), "BAD_PROGRAM"),
+    "a layer twice": (node(Opcode.HEADS, "layer", 1), "BAD_PROGRAM"),
+    "an unknown flag": (node(Opcode.LINEAR_QKV, "flags", 2), "BAD_PROGRAM"),
+    "beats of another shape": (node(Opcode.LINEAR_QKV, "beats", 1), "BAD_PROGRAM"),
+    "no layers": (model("layers", 0), "BAD_MODEL"),
+    "more layers than configured": (model("layers", ENGINE.max_layers + 1), "BAD_MODEL"),
+    "wider than configured": (model("hidden", ENGINE.max_hidden + 16), "BAD_MODEL"),
+    "more heads than configured": (model("heads", ENGINE.max_heads + 1), "BAD_MODEL"),
+    "no key/value heads": (model("kv_heads", 0), "BAD_MODEL"),
+    "key/value heads that do not divide": (model("kv_heads", ENGINE.max_kv_heads + 1), "BAD_MODEL"),
+    "a head that fills no beat": (model("head_dim", 24), "BAD_MODEL"),
+    "an MLP wider than configured": (model("mlp", ENGINE.max_mlp + 8), "BAD_MODEL"),
+    "more codes than configured": (model("codes", ENGINE.max_codes + 1), "BAD_MODEL"),
+    "codes beyond the vocabulary": (model("code_offset", OFFSET + 1), "BAD_MODEL"),
+    "no places": (model("places", 0), "BAD_MODEL"),
+    "an unknown mode": (model("opcode", Opcode.MODEL_HEADER | PRE_ROPE << 1), "BAD_MODEL"),
+    "truncated weights": (truncated_weights, "BAD_WEIGHTS"),
+    "hardly any weights": (only_tables, "BAD_WEIGHTS"),
+    "a descriptor behind the weights": (node(Opcode.NORM_FINAL, "address", end), "BAD_WEIGHTS"),
+    "a descriptor at the end of memory": (node(Opcode.LINEAR_DOWN, "address", (1 << 32) - 1), "BAD_WEIGHTS"),
+    "an embedding behind the weights": (model("embedding", (1 << 32) - 8), "BAD_WEIGHTS"),
+    "rotary tables behind the weights": (model("rotary", (1 << 32) - 8), "BAD_WEIGHTS"),
+    "no rows": (control(rows=0, clips=0), "BAD_ROWS"),
+    "more rows than configured": (control(rows=ENGINE.rows + 1, clips=ENGINE.rows + 1), "BAD_ROWS"),
+    "clips that do not match the rows": (control(rows=3, clips=2), "BAD_ROWS"),
+    "clips whose double wraps to the rows": (control(clips=(1 << 31) + 1, steps=0), "BAD_ROWS"),
+    "a step beyond the caches": (control(position=63), "BAD_CONTEXT"),
+    "a step beyond the rotary tables": (control(position=42), "BAD_CONTEXT"),
+    "a position that wraps": (control(position=(1 << 32) - 1), "BAD_CONTEXT"),
+    "steps that wrap": (control(position=1, steps=(1 << 32) - 1), "BAD_CONTEXT"),
+    "more slots than configured": (control(slots=ENGINE.max_slots + 64), "BAD_CONTEXT"),
+    "slots in no whole blocks": (control(slots=72), "BAD_CONTEXT"),
+    "a truncated state": (truncated_state, "BAD_STATE"),
+    "caches of more slots than the state holds": (control(slots=128), "BAD_STATE"),
+    "records in the caches": (control(output=0), "BAD_STATE"),
+    "thresholds at the end of memory": (control(thresholds=(1 << 32) - 1), "BAD_STATE"),
+    "inputs at the end of memory": (control(input=(1 << 32) - 1), "BAD_STATE"),
+    "an unknown setting": (control(flags=8), "BAD_SETTINGS"),
+    "an unknown policy": (control(policy=3), "BAD_SETTINGS"),
+    "no age": (control(max_age=0), "BAD_SETTINGS"),
+    "nothing to sample from": (control(top_k=0), "BAD_SETTINGS"),
+    "more than all of the probability": (control(top_p=65537), "BAD_SETTINGS"),
+    "sinks beyond a signed word": (control(sinks=1 << 31), "BAD_SETTINGS"),
+    "a window beyond a signed word": (control(window=1 << 31), "BAD_SETTINGS"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refused_with_its_code(library: EngineLibrary, valid: Start, name: str) -> None:
+    change, expected = BAD[name]
+    status, first, first_state = run(library, valid)
+    assert status == "DONE" and first["steps_done"] == 2
+
+    bad = change(valid)
+    status, report, state = run(library, bad)
+    assert status == expected
+    assert report["build_id"] == ENGINE.build_id
+    assert not any(value for name, value in report.items() if name not in ("status", "build_id")), "nothing ran"
+    assert np.array_equal(state, bad.state)
+
+    status, again, state = run(library, valid)
+    assert (status, again) == ("DONE", first)
+    assert np.array_equal(state, first_state)
+
+
+@pytest.mark.parametrize("token", [OFFSET + CODES, 1 << 31, (1 << 32) - 1])
+def test_token_outside_the_vocabulary(library: EngineLibrary, valid: Start, token: int) -> None:
+    """Known only when it is read: the step runs with entry 0 in its place, and the report says so."""
+    bad, zero = changed(valid), changed(valid)
+    bad.tokens()[1], zero.tokens()[1] = token, 0
+    before = run(library, valid)
+    status, report, state = run(library, bad)
+    assert status == "BAD_TOKEN"
+    status, expected, state_of_zero = run(library, zero)
+    assert status == "DONE" and report == expected | {"status": report["status"]}
+    records = slice(valid.memory.input, valid.memory.output)
+    assert np.array_equal(np.delete(state, records, 0), np.delete(state_of_zero, records, 0))
+    after = run(library, valid)
+    assert after[:2] == before[:2] and np.array_equal(after[2], before[2])
+
+
+@pytest.mark.slow
+def test_fuzz(cases: list[Path], tmp_path: Path) -> None:
+    fuzzer = build_fuzzer(ENGINE, tmp_path)
+    with ThreadPoolExecutor() as pool:  # one core each
+        counts = list(pool.map(lambda seed: run_fuzzer(fuzzer, cases, MUTANTS // 2, seed), (1, 2)))
+    total = {name: sum(count[name] for count in counts) for name in counts[0]}
+    assert total["mutants"] == MUTANTS
+    assert total["no_room"] < 0.01 * MUTANTS
+    assert started(total) > 0.3
+    assert all(total[name] > 100 for name, _ in STATUS.values()), "a status that no mutant reaches"
+    assert total["rows_replayed"] > total["passes_skipped"] > 1000
+
+
+KNOCKED_OUT = """
+inline bool knocked_out(int check) {
+    static const int which = std::getenv("FASTCAR_KNOCKED_OUT") ? std::atoi(std::getenv("FASTCAR_KNOCKED_OUT")) : -1;
+    return check == which;
+}
+"""
+
+
+def number_checks(header: Path) -> list[str]:
+    """Puts a switch behind every refusal of ``validate.h``; their conditions."""
+    conditions: list[str] = []
+
+    def switched(match: re.Match) -> str:
+        conditions.append(match[2])
+        return f"{match[1]}if (!knocked_out({len(conditions) - 1}) && ({match[2]})) return {match[3]};"
+
+    text = re.sub(r"( +)if \((.*)\) return (BAD_\w+);", switched, header.read_text())
+    conditions.append("inside")
+    text, found = re.subn(r"return inside \?", f"return inside || knocked_out({len(conditions) - 1}) ?", text)
+    assert found == 1
+    text = text.replace('#include "config.h"', '#include <cstdlib>\n\n#include "config.h"', 1)
+    header.write_text(text.replace("namespace fastcar {\n", "namespace fastcar {\n" + KNOCKED_OUT, 1))
+    return conditions
+
+
+@pytest.mark.slow
+def test_every_check_is_needed(cases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any one of the checks the fuzzer finds a mutant that goes wrong or should not have run."""
+    for part in ("include", "engine", "sim"):
+        shutil.copytree(HERE / part, tmp_path / part)
+    conditions = number_checks(tmp_path / "include/fastcar/validate.h")
+    fuzzer = build_fuzzer(ENGINE, tmp_path, tmp_path)
+    assert len(conditions) >= 14
+    missed = []
+    for index, condition in enumerate(conditions):
+        monkeypatch.setenv("FASTCAR_KNOCKED_OUT", str(index))
+        try:
+            run_fuzzer(fuzzer, cases, 10_000)
+            missed.append(condition)
+        except FuzzError:
+            pass
+    assert not missed

@@ -1,0 +1,99 @@
+"""Small valid starts of an engine, to be broken in every way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from random_models import random_model
+
+from fastcar.export.overlay.compile import pack_model
+from fastcar.toolkit.config import BackboneConfig, FrameLayout
+from fastcar.toolkit.program.engine import EngineConfig
+from fastcar.toolkit.program.memory import BEAT_BYTES, StateLayout
+from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN
+
+__all__ = ["ENGINE", "Start", "make_start"]
+
+ENGINE = EngineConfig(
+    name="fuzz",
+    groups=3,
+    vector=8,
+    rows=4,
+    max_layers=3,
+    max_hidden=64,
+    max_mlp=64,
+    max_heads=4,
+    max_kv_heads=2,
+    max_group=3,
+    max_head_dim=32,
+    max_slots=128,
+    max_codes=24,
+    weight_fifo_beats=256,
+    clock_mhz=300,
+)
+OFFSET, CODES, PROMPT = 4, 16, 3
+
+
+@dataclass
+class Start:
+    """What the host hands over; ``control`` by name."""
+
+    program: np.ndarray
+    weights: np.ndarray
+    state: np.ndarray
+    control: dict[str, float]
+    memory: StateLayout
+
+    @property
+    def registers(self) -> np.ndarray:
+        return CONTROL.pack(**self.control)
+
+    def tokens(self) -> np.ndarray:
+        """(rows,) uint32 of the first step, as they lie in the state."""
+        return self.state[self.memory.input].view(np.uint32)[: self.memory.rows]
+
+
+def make_start(
+    bits: int, *, frames: int, position: int, steps: int = 2, clips: int = 1, guided: bool = True, **settings: float
+) -> Start:
+    """A start in the middle of a clip: random keys and values, replayed outputs of zero, thresholds that some pass."""
+    shape = BackboneConfig(
+        hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, mlp=48 if bits == 8 else 64, vocab=OFFSET + CODES
+    )
+    where = FrameLayout(prompt_length=PROMPT, frames=frames, grid=(2, 2), code_offset=OFFSET, codes=CODES)
+    groups = {} if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), 32)
+    packed = pack_model(random_model(bits, shape=shape, frames=where, groups=groups), ENGINE)
+    rows = clips * (2 if guided else 1)
+    memory = StateLayout.for_clip(shape, where, rows, clips, where.positions, steps, logits=True)
+    rng = np.random.default_rng(bits)
+    state = np.zeros((memory.total_beats, BEAT_BYTES), np.uint8)
+    state[: memory.cache_beats] = rng.integers(0, 256, (memory.cache_beats, BEAT_BYTES))
+    state[memory.thresholds].view(np.int64)[:] = 0, -(1 << 40)
+    inputs = state[memory.input : memory.output].view(np.uint32).reshape(steps, -1)
+    tokens = 4 * memory.input_parts["tokens"]
+    inputs[:, :rows] = rng.integers(0, shape.vocab, (steps, rows))
+    inputs[:, tokens : tokens + clips] = rng.integers(0, 1 << 24, (steps, clips))
+    control = {
+        "descriptors": len(packed.program),
+        "weight_beats": len(packed.weights),
+        "state_beats": len(state),
+        "rows": rows,
+        "clips": clips,
+        "slots": memory.slots,
+        "position": position,
+        "steps": steps,
+        "flags": FLAG_LOGITS | FLAG_REASSIGN,
+        "policy": 0,
+        "max_age": 3,
+        "sinks": 0,
+        "window": 0,
+        "guidance": 2.0,
+        "inverse_temperature": 1.0,
+        "top_k": CODES,
+        "top_p": 60000,
+        "thresholds": memory.thresholds,
+        "input": memory.input,
+        "output": memory.output,
+    } | settings
+    return Start(packed.program, packed.weights, state, control, memory)
