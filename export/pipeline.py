@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from .. import __version__
+from ..overlays import Engine, load_engine
 from ..toolkit.backends.golden import record_golden
 from ..toolkit.backends.reference import ReferenceBackend
 from ..toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, TOKENIZER, WEIGHTS, Bundle, write_bundle
@@ -26,6 +27,7 @@ from .decoder import quantize_decoder
 from .importers import ImportedModel, load_model
 from .lower.decoder import lower_decoder
 from .lower.graph import lower_backbone
+from .overlay.compile import pack_model
 from .quantize.evaluate import cross_entropy
 from .quantize.pipeline import Quantized, quantize_with_report
 from .quantize.recipes import Recipe, get_recipe
@@ -43,12 +45,14 @@ def export_model(
     *,
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
+    board: str | None = None,
     evaluate: bool = True,
     overwrite: bool = False,
     on_progress: Progress | None = None,
 ) -> Bundle:
     """Quantize ``model`` (a built-in name or a checkpoint folder) by a recipe and write a bundle to ``out``.
 
+    ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``evaluate`` records the held-out cross-entropy beside that of the float model. UsageError, CheckpointError or
     OutputError before any work if an argument, the checkpoint or the place to write to cannot be used.
 
@@ -61,8 +65,11 @@ def export_model(
     chosen = get_recipe(recipe)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
+    engine = load_engine(board) if board else None
     out = Path(out)
     imported = load_model(model)
+    if engine:
+        engine.config.check(imported.llama.config, imported.layout.codes, imported.layout.positions)
     check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
 
     def fill(folder: Path) -> Manifest:
@@ -77,9 +84,11 @@ def export_model(
         if evaluate:
             record = _cross_entropies(imported, quantized, progress) | record
         write_backbone(folder, quantized.model)
+        if engine:
+            pack_model(quantized.model, engine.config).write(folder)
         write_golden(folder, quantized.model, imported, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
-        return _manifest(imported, chosen, quantized.model, record)
+        return _manifest(imported, chosen, quantized.model, record, engine)
 
     return write_bundle(out, fill, overwrite)
 
@@ -123,7 +132,9 @@ def _cross_entropies(imported: ImportedModel, quantized: Quantized, progress: Pr
     }
 
 
-def _manifest(imported: ImportedModel, recipe: Recipe, model: IntegerModel, record: dict) -> Manifest:
+def _manifest(
+    imported: ImportedModel, recipe: Recipe, model: IntegerModel, record: dict, engine: Engine | None
+) -> Manifest:
     config = model.config
     return Manifest(
         name=imported.name,
@@ -136,6 +147,8 @@ def _manifest(imported: ImportedModel, recipe: Recipe, model: IntegerModel, reco
         tas_query=model.tas_query,
         tas_unit=tuple(tas_unit(layer.tas_scale, config.heads, config.head_dim) for layer in model.layers),
         thresholds=(None,) * config.layers,
+        board=engine.board if engine else None,
+        overlay=engine.config.name if engine else None,
         record=record,
         files={},
     )

@@ -19,7 +19,7 @@ AT_THE_ROOT = ("__init__.py", "__main__.py", "setup.cfg", "pyproject.toml", "REA
 GENERATED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build")
 
 # Import name -> distribution, where they differ.
-DISTRIBUTIONS = {"PIL": "pillow", "skimage": "scikit-image", "onnx_ir": "onnx-ir"}
+DISTRIBUTIONS = {"PIL": "pillow", "skimage": "scikit-image", "onnx_ir": "onnx-ir", "tomllib": "tomli"}
 
 BLOCKER = """
 import sys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +13,10 @@ from ...toolkit.numerics.weights import IntegerModel
 from ...toolkit.program.descriptors import ENDING, LAYER, MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
+from ...toolkit.program.packed import Packed
 from .weights import LinearPlan, head_words, interleave_gate_up, pack_linear, pack_words
 
-__all__ = ["Packed", "ProgramPlan", "node_names", "pack_model"]
+__all__ = ["NODES_OF", "ProgramPlan", "node_names", "pack_model"]
 
 NODES_OF = {
     Opcode.NORM_ATTENTION: ("RMSNorm",),
@@ -40,15 +40,6 @@ LINEAR_FIELDS = {
     Opcode.LINEAR_DOWN: "down",
     Opcode.LINEAR_LOGITS: "head",
 }
-
-
-@dataclass(frozen=True)
-class Packed:
-    """``program`` (descriptors, 16) uint32; ``weights`` (beats, 16) uint8; ``padding``: share of it that is none."""
-
-    program: np.ndarray
-    weights: np.ndarray
-    padding: float
 
 
 class ProgramPlan:
@@ -149,7 +140,9 @@ def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
         streams, payload = _streams(model, Opcode(node["opcode"]), node["layer"])
         if streams is not None:
             if streams.shape[1] != node["beats"]:
-                raise AssertionError(f"{Opcode(node['opcode']).name}: {streams.shape[1]} beats, planned {node['beats']}")
+                raise AssertionError(
+                    f"{Opcode(node['opcode']).name}: {streams.shape[1]} beats, planned {node['beats']}"
+                )
             parts.append(streams)
             used += payload
     weights = np.concatenate([part.reshape(-1, BEAT_BYTES) for part in parts])

@@ -108,4 +108,6 @@ def interleave_gate_up(linear: LinearWeights) -> LinearWeights:
 def head_words(layer: LayerWeights, exponent: np.ndarray) -> np.ndarray:
     """Scales of q, k, v; exponents; scales of v; multipliers of the score: as 32-bit words."""
     floats = np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale, exponent.reshape(-1), layer.v_scale])
-    return np.concatenate([floats.astype(np.float32).view(np.uint32), layer.tas_multiplier.astype(np.int32).view(np.uint32)])
+    return np.concatenate(
+        [floats.astype(np.float32).view(np.uint32), layer.tas_multiplier.astype(np.int32).view(np.uint32)]
+    )

@@ -19,7 +19,7 @@ from fastcar.toolkit.bundle.manifest import file_entry
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
 
 LAYOUT = FrameLayout(prompt_length=4, frames=5, grid=(3, 2), code_offset=16, codes=24)
-BACKBONE = BackboneConfig(hidden=32, layers=2, heads=4, kv_heads=2, head_dim=8, mlp=64, vocab=40)
+BACKBONE = BackboneConfig(hidden=32, layers=2, heads=4, kv_heads=2, head_dim=16, mlp=64, vocab=40)
 PIXELS = 8  # of a picture's side for each code
 
 CONFIG = CarConfig(

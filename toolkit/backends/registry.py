@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from ...hls.library import EngineLibrary
+from ...overlays import load_engine
 from ..bundle.bundle import BACKBONE, GOLDEN, Bundle
-from ..errors import UsageError
+from ..errors import BundleError, UsageError
+from .csim import CSimBackend
 from .golden import START_STEPS, check_golden
 from .onnxruntime import OnnxRuntimeBackend
 from .protocol import Backend
@@ -24,7 +27,19 @@ def _reference(bundle: Bundle, threads: int | None) -> Backend:
     return ReferenceBackend(model, tensors["rotary.cos"], tensors["rotary.sin"])
 
 
-BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference}
+def _csim(bundle: Bundle, threads: int | None) -> Backend:
+    packed, manifest = bundle.packed(), bundle.manifest
+    if packed is None:
+        raise BundleError(
+            bundle.path, "not packed for an overlay", "a bundle of `fastcar export --board`", "Export again."
+        )
+    library = EngineLibrary(load_engine(manifest.overlay).config)
+    backend = CSimBackend(library, packed, manifest.config, manifest.frame_layout)
+    check_golden(backend, bundle.path / GOLDEN, START_STEPS)
+    return backend
+
+
+BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim}
 
 
 def open_backend(name: str, bundle: Bundle, threads: int | None = None) -> Backend:

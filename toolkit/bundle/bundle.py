@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import BundleError, OutputError
 from ..numerics.weights import IntegerModel
+from ..program.packed import Packed
 from .manifest import Manifest, file_entry
 from .prompts import Prompts
 from .tensors import read_model
@@ -96,6 +97,10 @@ class Bundle:
         """The integer model and every stored tensor, for the reference and for packing."""
         manifest = self.manifest
         return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query)
+
+    def packed(self) -> Packed | None:
+        """Program and weights for the overlay in the manifest; None if the bundle was not packed for one."""
+        return Packed.read(self.path) if self.manifest.overlay else None
 
     def archive(self, path: str | Path) -> Path:
         """Write the bundle as one file (an uncompressed zip: weights do not compress, and it can be mapped).

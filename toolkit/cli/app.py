@@ -19,6 +19,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "export": "Quantize a checkpoint, lower it to ONNX and write a bundle.",
     "generate": "Generate a video from a bundle, with replay or dense.",
+    "csim": "Generate through the overlay's C++, compare with onnxruntime, count beats and cycles.",
     "inspect": "Show what is in a bundle and verify it.",
     "demo": "Run the whole job on the model that comes with the project.",
     "train": "Train the car model from scratch.",

@@ -19,6 +19,7 @@ __all__ = ["command"]
     epilog=examples(
         "fastcar export car --recipe w8a8 --out car-w8a8",
         "fastcar export ./my-checkpoint --recipe w4a8 --out my-w4a8",
+        "fastcar export car --recipe w4a8 --board kv260 --out car-kv260",
         "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
     ),
 )
@@ -32,11 +33,19 @@ __all__ = ["command"]
     show_default=True,
     help="Query the score uses: after rotary embedding (the formula) or before (the authors' release).",
 )
+@click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
 @click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 @json_option
 def command(
-    model: str, recipe: str, out: Path, tas_query: str, archive: Path | None, overwrite: bool, as_json: bool
+    model: str,
+    recipe: str,
+    out: Path,
+    tas_query: str,
+    board: str | None,
+    archive: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Quantize MODEL (`car`, or a checkpoint folder), lower it to ONNX and write a bundle."""
     from ...export.pipeline import export_model
@@ -44,13 +53,16 @@ def command(
     if archive:
         _check_archive(archive, out, overwrite)
     with progress() as advance:
-        bundle = export_model(model, out, recipe=recipe, tas_query=tas_query, overwrite=overwrite, on_progress=advance)
+        bundle = export_model(
+            model, out, recipe=recipe, tas_query=tas_query, board=board, overwrite=overwrite, on_progress=advance
+        )
     if archive:
         bundle.archive(archive)
     result = {
         "bundle": str(out),
         "archive": str(archive) if archive else None,
         "recipe": recipe,
+        "overlay": bundle.manifest.overlay,
         "record": bundle.manifest.record,
         "bytes": sum(entry.bytes for entry in bundle.manifest.files.values()),
     }

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from .words import Record, Word
 
-__all__ = ["ENDING", "FORMAT_VERSION", "LAYER", "MODEL", "NODE", "NODE_INT4", "Opcode", "WORDS"]
+__all__ = ["ENDING", "FORMAT_VERSION", "LAYER", "MODEL", "NODE", "NODE_INT4", "WORDS", "Opcode"]
 
 FORMAT_VERSION = 1
 WORDS = 16  # 64 bytes

@@ -58,7 +58,9 @@ class EngineConfig(Frozen):
     @property
     def build_id(self) -> int:
         """32 bits of the hash of configuration, record formats and register map."""
-        formats = [repr(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)]
+        formats = [
+            repr(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)
+        ]
         text = json.dumps([self.model_dump(), formats, descriptors.FORMAT_VERSION], sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
@@ -80,8 +82,15 @@ class EngineConfig(Frozen):
                 raise UsageError(
                     f"engine {self.name}", f"{name} {value}", f"at most {limit}", "Choose a larger engine."
                 )
-        for name, value, multiple in (("head_dim", config.head_dim, 16), ("hidden", config.hidden, 16), ("mlp", config.mlp, 8)):
+        for name, value, multiple in (
+            ("head_dim", config.head_dim, 16),
+            ("hidden", config.hidden, 16),
+            ("mlp", config.mlp, 8),
+        ):
             if value % multiple:
                 raise UsageError(
-                    f"engine {self.name}", f"{name} {value}", f"a multiple of {multiple}", "No overlay can run this model."
+                    f"engine {self.name}",
+                    f"{name} {value}",
+                    f"a multiple of {multiple}",
+                    "No overlay can run this model.",
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .words import Record, Word
 
-__all__ = ["CONTROL", "FLAG_LOGITS", "FLAG_REASSIGN", "FLAG_TEACHER", "POLICY_CODES", "REPORT", "STATUS"]
+__all__ = ["CONTROL", "FLAG_LOGITS", "FLAG_REASSIGN", "FLAG_TEACHER", "POLICY_CODES", "REPORT", "STATUS", "merge_words"]
 
 FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the groups to the rows that compute
 FLAG_TEACHER = 2  # every step reads the tokens the host wrote, instead of the code sampled before
@@ -54,6 +54,8 @@ REPORT = Record(
         Word("cache_writes", "beats written by the cache port"),
         Word("busy_low", "group clocks worked, over all groups"),
         Word("busy_high", ""),
+        Word("loop_low", "clocks of the loops that use the groups"),
+        Word("loop_high", ""),
         Word("cycles_low", "clocks from start to end"),
         Word("cycles_high", ""),
         Word("stalls_low", "clocks in which the groups waited for a read port"),
@@ -73,3 +75,10 @@ STATUS = {
     8: ("BAD_SETTINGS", "a setting is outside its range"),
     9: ("BAD_TOKEN", "a token the host wrote is outside the vocabulary; entry 0 was used"),
 }
+
+
+def merge_words(report: dict[str, int]) -> dict[str, int]:
+    """A report with every pair of low and high words as one number."""
+    whole = {name: value for name, value in report.items() if not name.endswith(("_low", "_high"))}
+    pairs = [name.removesuffix("_low") for name in report if name.endswith("_low")]
+    return whole | {name: report[f"{name}_low"] | report[f"{name}_high"] << 32 for name in pairs}

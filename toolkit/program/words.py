@@ -52,7 +52,9 @@ class Record:
         """(length,) uint32. TypeError for a missing or unknown field, ValueError for a value out of range."""
         names = {word.name for word in self.words}
         if names != set(values):
-            raise TypeError(f"{self.name}: missing {sorted(names - set(values))}, unknown {sorted(set(values) - names)}")
+            raise TypeError(
+                f"{self.name}: missing {sorted(names - set(values))}, unknown {sorted(set(values) - names)}"
+            )
         packed = np.zeros(self.length, np.uint32)
         packed[: len(self.words)] = [word.encode(values[word.name]) for word in self.words]
         return packed

@@ -1,0 +1,47 @@
+"""The 1.1 B shape (22 layers, 2048 hidden, 5632 MLP, 32 heads, 4 KV heads) over codes instead of a text vocabulary,
+and starts of it that are only counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastcar.export.overlay.compile import ProgramPlan
+from fastcar.hls.library import EngineLibrary
+from fastcar.hls.modes import ModeCounts, count_modes
+from fastcar.toolkit.backends.engine_memory import control_settings
+from fastcar.toolkit.config import BackboneConfig, FrameLayout
+from fastcar.toolkit.program.memory import StateLayout
+from fastcar.toolkit.settings import FULL_ATTENTION, ReplaySettings, SamplingSettings
+
+SHAPE = BackboneConfig(hidden=2048, layers=22, heads=32, kv_heads=4, head_dim=64, mlp=5632, vocab=1280)
+FRAMES = FrameLayout(prompt_length=32, frames=8, grid=(16, 16), code_offset=256, codes=1024)
+INT4 = dict.fromkeys(("qkv", "output", "gate_up", "down", "head"), True)
+SUSTAINED = 19.2e9 * 0.85 / 16 / 300e6  # beats a clock of 300 MHz: 85 % of 19.2 GB/s (arXiv 2502.10659)
+STEPS = 16
+
+
+def count(library: EngineLibrary, rows: int, position: int, replays: np.ndarray) -> dict[str, ModeCounts]:
+    """``STEPS`` steps from ``position`` on in every mode; replays (STEPS, layers) masks of rows."""
+    clips = max(rows // 2, 1)
+    layout = StateLayout.for_clip(SHAPE, FRAMES, rows, clips, FRAMES.positions, STEPS, logits=False)
+    plan = ProgramPlan(SHAPE, FRAMES, INT4, library.config)
+    program = plan.program()
+    control = control_settings(layout, SamplingSettings(1.0, 900, 0.96, 3.0), ReplaySettings(), FULL_ATTENTION) | {
+        "descriptors": len(program),
+        "weight_beats": plan.end,
+        "position": position,
+        "steps": STEPS,
+        "flags": 0,
+    }
+    return count_modes(library, program, [(control, replays)], SUSTAINED)
+
+
+def decisions(rows: int, ratio: float, together: bool) -> np.ndarray:
+    """Random decisions (STEPS, layers) at a replay ratio, of all rows together or each its own."""
+    random = np.random.default_rng([rows, int(100 * ratio)])
+    flags = random.random((STEPS, SHAPE.layers, 1 if together else rows)) < ratio
+    flags = np.broadcast_to(flags, (STEPS, SHAPE.layers, rows))
+    return (flags.astype(np.uint32) << np.arange(rows, dtype=np.uint32)).sum(axis=2).astype(np.uint32)
+
+
+__all__ = ["FRAMES", "INT4", "SHAPE", "STEPS", "SUSTAINED", "count", "decisions"]

@@ -1,0 +1,93 @@
+"""The engine's state buffer and settings as the host writes and reads them; the same for simulation and board."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..program.memory import BEAT_BYTES, BLOCK_SLOTS, PORTS, StateLayout
+from ..program.registers import POLICY_CODES
+from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
+from .protocol import NO_LIMIT, FrameRecord
+
+__all__ = ["EngineMemory", "control_settings"]
+
+
+def control_settings(
+    layout: StateLayout, sampling: SamplingSettings, replay: ReplaySettings, attention: AttentionSettings
+) -> dict[str, float]:
+    """The fields of the control record that stay the same for a clip, but those that describe the program."""
+    greedy = sampling.temperature == 0
+    return {
+        "state_beats": layout.total_beats,
+        "rows": layout.rows,
+        "clips": layout.clips,
+        "slots": layout.slots,
+        "policy": POLICY_CODES[replay.policy],
+        "max_age": replay.max_age or NO_LIMIT,
+        "sinks": attention.sinks,
+        "window": attention.window or 0,
+        "guidance": sampling.guidance,
+        "inverse_temperature": 1.0 if greedy else 1.0 / sampling.temperature,
+        "top_k": 1 if greedy else sampling.top_k or layout.layout.codes,
+        "top_p": round(sampling.top_p * 65536),
+        "thresholds": layout.thresholds,
+        "input": layout.input,
+        "output": layout.output,
+    }
+
+
+class EngineMemory:
+    """The state buffer, (beats, 16) uint8; ``state`` None: allocated here, zero."""
+
+    def __init__(self, layout: StateLayout, state: np.ndarray | None = None) -> None:
+        self.layout = layout
+        self.state = np.zeros((layout.total_beats, BEAT_BYTES), np.uint8) if state is None else state
+
+    def write_inputs(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> None:
+        """tokens (1 or steps, rows), uniforms (steps, clips), thresholds (layers,) integer scores."""
+        layout = self.layout
+        layers = layout.config.layers
+        self._words(layout.thresholds, layout.input - layout.thresholds).view(np.int64)[:layers] = thresholds
+        parts = layout.input_parts
+        records = self._words(layout.input, len(uniforms) * sum(parts.values())).reshape(len(uniforms), -1)
+        records[: len(tokens), : layout.rows] = tokens
+        first = 4 * parts["tokens"]
+        records[:, first : first + layout.clips] = uniforms
+
+    def read_outputs(self, first: int, steps: int, seconds: float) -> FrameRecord:
+        """What the last ``steps`` steps recorded; the first of them read position ``first``."""
+        layout = self.layout
+        layers, rows, clips = layout.config.layers, layout.rows, layout.clips
+        parts = layout.output_parts
+        records = self._words(layout.output, steps * sum(parts.values())).reshape(steps, -1)
+        ends = np.cumsum([4 * beats for beats in parts.values()])
+        codes, masks, scores, logits = np.split(records, ends[:-1], axis=1)
+        bits = masks[:, :layers, None] >> np.arange(rows, dtype=np.uint32) & 1
+        every_score = np.ascontiguousarray(scores).view(np.int64)[:, : layers * rows]
+        every_logit = np.ascontiguousarray(logits).view(np.float32).reshape(steps, clips, -1)
+        return FrameRecord(
+            first,
+            codes[:, :clips].astype(np.int64),
+            every_score.reshape(steps, layers, rows).copy(),
+            bits.astype(np.bool_),
+            every_logit[:, :, : layout.layout.codes].copy(),
+            seconds,
+        )
+
+    def cached(self, position: int) -> dict[str, np.ndarray]:
+        """k and v (layers, rows, kv_heads, head_dim) int8 of a position, and the MLP output of its place as bfloat16
+        bits (layers, rows, hidden): what a step leaves behind."""
+        layout = self.layout
+        config, frame = layout.config, layout.layout
+        caches = self.state[: layout.cache_beats].reshape(layout.cache_shape).view(np.int8)
+        block, lane = divmod(position, BLOCK_SLOTS)
+        own = caches[:, :, :, :, block % PORTS, block // PORTS]
+        keys = own[:, :, 0].reshape(*own.shape[:2], config.kv_heads, BLOCK_SLOTS, config.head_dim)[:, :, :, lane]
+        values = own[:, :, 1].reshape(*own.shape[:2], config.kv_heads, config.head_dim, BLOCK_SLOTS)[..., lane]
+        replayed = self.state[layout.cache_beats : layout.thresholds].reshape(layout.replay_shape)
+        place = (position - frame.prompt_length) % frame.tokens_per_frame
+        outputs = np.ascontiguousarray(replayed[place, :, :, : 2 * config.hidden]).view(np.uint16)
+        return {"k": keys.copy(), "v": values.copy(), "mlp_output": outputs}
+
+    def _words(self, beat: int, beats: int) -> np.ndarray:
+        return self.state[beat : beat + beats].reshape(-1).view(np.uint32)

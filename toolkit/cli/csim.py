@@ -1,0 +1,188 @@
+"""``fastcar csim``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...boards import load_board
+from ...hls.library import EngineLibrary
+from ...hls.modes import ModeCounts, count_modes
+from ...overlays import Engine, load_engine
+from ..backends.csim import CSimBackend
+from ..backends.registry import open_backend
+from ..bundle.bundle import Bundle
+from ..errors import UsageError
+from ..generation.agreement import Recorder, first_difference
+from ..generation.run import check_frames, check_seed, generate
+from ..program.packed import Packed
+from ..settings import POLICIES, AttentionSettings, ReplaySettings
+from .clip import check_clip_folder, facts_of, sampling_of, view_of, write_clip
+from .console import command_line, emit, examples, json_option, progress, say, table
+
+__all__ = ["command"]
+
+
+@click.command(
+    "csim",
+    epilog=examples(
+        'fastcar csim car-w4a8 --prompt "left turn" --frames 4 --threshold -0.5 --check',
+        "fastcar csim car-kv260 --prompt braking --threshold -0.5 --policy all --json",
+    ),
+)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--prompt", "prompts", multiple=True, required=True, help="Scene to generate; repeat for several clips.")
+@click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere.")
+@click.option("--threshold", type=float, help="Replay where TAS is above this value  [default: the bundle's, or dense]")
+@click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}.")
+@click.option("--max-age", type=int, help="Replay a value at most this often in a row.")
+@click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]")
+@click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
+@click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
+@click.option("--board", help="Overlay to simulate  [default: the bundle's, or kv260]")
+@click.option("--no-drs", is_flag=True, help="Without resource scheduling: fixed mapping, MLP weights always fetched.")
+@click.option(
+    "--check", is_flag=True, help="Compare every code, TAS, decision and logit with onnxruntime; exit 1 if not equal."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the video and its record.")
+@json_option
+def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: bool, **options: Any) -> None:
+    """Generate a clip from BUNDLE through the overlay's C++ and show its counters and estimated cycles.
+
+    Counters are those of the hardware registers. Cycles come from a cycle model (fastcar/hls/sim/timing.h); nothing
+    here was measured on a board.
+    """
+    opened = Bundle.open(bundle)
+    frames, seed = check_frames(opened, options["frames"]), check_seed(options["seed"])
+    sampling = sampling_of(opened, options)
+    thresholds = opened.manifest.thresholds
+    if options["threshold"] is not None:
+        thresholds = (options["threshold"],) * opened.manifest.config.layers
+    replay = ReplaySettings(thresholds, options["policy"], options["max_age"])
+    attention = AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
+    for prompt in prompts:
+        opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
+    if out:
+        check_clip_folder(out, frames, len(prompts))
+    engine = load_engine(options["board"] or opened.manifest.overlay or "kv260")
+    rows = len(prompts) * (2 if sampling.guided else 1)
+    if rows > engine.config.rows:
+        raise UsageError(
+            f"engine {engine.config.name}",
+            f"{rows} rows",
+            f"at most {engine.config.rows}",
+            "Give fewer prompts, or --board.",
+        )
+    with progress() as advance:
+        advance("compiling the engine", 0, 1)
+        backend = _backend(opened, engine, drs=not options["no_drs"])
+        advance("compiling the engine", 1, 1)
+        settings = {"frames": frames, "seed": seed, "sampling": sampling, "replay": replay, "attention": attention}
+        runs = [(backend, "C simulation")]
+        if options["check"]:
+            runs.append((open_backend("onnxruntime", opened), "onnxruntime"))
+        recorders = [Recorder(one) for one, _ in runs]
+        generations = []
+        for recorder, (_, label) in zip(recorders, runs, strict=True):
+            report = lambda frame, codes, label=label: advance(label, frame + 1, frames)
+            advance(label, 0, frames)
+            generations.append(generate(opened, prompts, backend=recorder, on_frame=report, **settings))
+        difference = first_difference(*recorders) if options["check"] else None
+    modes = _modes(backend, engine)
+    result = _result(opened, engine, backend, generations[0], modes, options["no_drs"])
+    if options["check"]:
+        result["equal_to_onnxruntime"] = difference is None
+        result["first_difference"] = None if difference is None else vars(difference)
+    if out and difference is None:
+        again = command_line("csim", str(bundle), prompt=prompts, **options, out=out)
+        facts = facts_of(opened, backend, seed, sampling, replay, again)
+        result["files"] = write_clip(out, view_of(opened, generations[0]), None, facts)["files"]
+    emit(result, as_json, _show)
+    if difference is not None:
+        say(f"not equal to onnxruntime: {difference}")
+        raise click.exceptions.Exit(1)
+
+
+def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
+    """Over the bundle's own packing if it is for this engine, else packed now."""
+    manifest = bundle.manifest
+    engine.config.check(manifest.config, manifest.frame_layout.codes, manifest.frame_layout.positions)
+    packed = bundle.packed()
+    if packed is None or packed.build_id != engine.config.build_id:
+        packed = _pack(bundle, engine)
+    library = EngineLibrary(engine.config)
+    return CSimBackend(library, packed, manifest.config, manifest.frame_layout, reassign=drs)
+
+
+def _pack(bundle: Bundle, engine: Engine) -> Packed:
+    from ...export.overlay.compile import pack_model
+
+    return pack_model(bundle.model()[0], engine.config)
+
+
+def _modes(backend: CSimBackend, engine: Engine) -> dict[str, ModeCounts]:
+    """Of the frames; the prompt is left out."""
+    board = load_board(engine.board)
+    starts = [(start.control, start.replays) for start in backend.starts if start.decodes]
+    rate = board.sustained_beats_per_cycle(engine.config.clock_mhz)
+    return count_modes(backend.library, backend.packed.program, starts, rate)
+
+
+def _result(
+    bundle: Bundle, engine: Engine, backend: CSimBackend, generation: Any, modes: dict[str, ModeCounts], fixed: bool
+) -> dict[str, Any]:
+    clock = engine.config.clock_mhz
+    return {
+        "bundle": str(bundle.path),
+        "engine": engine.config.name,
+        "board": engine.board,
+        "build_id": f"{engine.config.build_id:08x}",
+        "drs": not fixed,
+        "rows": generation.rows,
+        "replay_ratio": generation.replay_ratio,
+        "eligible_replay_ratio": generation.eligible_replay_ratio,
+        "simulated_steps_per_second": generation.steps_per_second,
+        "counters": backend.counters(),
+        "estimated": {
+            name: {
+                "cycles_per_step": mode.cycles_per_step,
+                "milliseconds_per_step": mode.milliseconds_per_step(clock),
+                "bytes_per_step": mode.bytes_per_step,
+                "memory_use": mode.memory_use,
+                "group_utilisation": mode.group_utilisation,
+                "passes_skipped_per_step": mode.counters["passes_skipped"] / mode.steps,
+                "stall_cycles_per_step": mode.counters["stalls"] / mode.steps,
+            }
+            for name, mode in modes.items()
+        },
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    facts = [
+        ("engine", f"{result['engine']}, build {result['build_id']}"),
+        ("rows", str(result["rows"])),
+        ("replay ratio", f"{result['replay_ratio']:.3f} ({result['eligible_replay_ratio']:.3f} of eligible)"),
+        ("C simulation", f"{result['simulated_steps_per_second']:.1f} steps/s"),
+    ]
+    if "equal_to_onnxruntime" in result:
+        facts.append(("equal to onnxruntime", "yes, bit for bit" if result["equal_to_onnxruntime"] else "NO"))
+    table(f"C simulation of {result['bundle']}", facts)
+    table("Counters of the simulated frames and prompt", [(k, f"{v:,}") for k, v in result["counters"].items()])
+    rows = [
+        (
+            name,
+            f"{mode['bytes_per_step'] / 1e6:.3f}",
+            f"{mode['cycles_per_step']:,.0f}",
+            f"{mode['milliseconds_per_step']:.3f}",
+            f"{100 * mode['memory_use']:.1f} %",
+            f"{100 * mode['group_utilisation']:.1f} %",
+            f"{mode['passes_skipped_per_step']:.2f}",
+        )
+        for name, mode in result["estimated"].items()
+    ]
+    titles = ("mode", "MB/step", "cycles/step", "ms/step", "memory use", "group use", "MLPs skipped/step")
+    table(f"Estimated by the cycle model for {result['board']}, not measured", rows, titles)
