@@ -18,7 +18,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help environment test bench demo lint clean
+.PHONY: help environment test bench hard demo lint clean
 
 unexport PYTHONHOME PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -28,17 +28,22 @@ help:
 	@echo "make demo    the whole job on the model that comes with the project, into demo/"
 	echo "make test    the tests"
 	echo "make bench   the benchmarks"
+	echo "make hard    the tests that take longer: whole clips through the overlay's C++"
 	echo "make lint    ruff"
 	echo "make clean   remove the environment and what was built (not demo/)"
 	echo "Each sets up .venv first if need be. Variables: PYTHON, PIP_ARGS, PYTEST_ARGS (see the Makefile)."
 
 test: environment
 	@echo "fastcar: tests"
-	.venv/bin/pytest tests --ignore=tests/bench $(PYTEST_ARGS)
+	.venv/bin/pytest tests --ignore=tests/bench --ignore=tests/hard -n auto --dist loadscope $(PYTEST_ARGS)
 
 bench: environment
 	@echo "fastcar: benchmarks"
 	.venv/bin/pytest tests/bench $(PYTEST_ARGS)
+
+hard: environment
+	@echo "fastcar: the long tests"
+	.venv/bin/pytest tests/hard $(PYTEST_ARGS)
 
 demo: environment
 	@.venv/bin/fastcar demo --out demo

@@ -14,11 +14,27 @@ from ..toolkit.errors import UsageError
 from ..toolkit.program.engine import EngineConfig
 from .codegen import write_headers
 
-__all__ = ["FLAGS", "SANITIZERS", "arithmetic_headers", "build_library", "compile_with", "include_flags", "kernel_files"]
+__all__ = [
+    "FLAGS",
+    "SANITIZERS",
+    "arithmetic_headers",
+    "build_library",
+    "compile_with",
+    "include_flags",
+    "kernel_files",
+]
 
 HERE = Path(__file__).parent
 # No contraction: a * b + c must round twice, as the contract says and as separate cores do.
-FLAGS = ("-std=c++17", "-ffp-contract=off", "-DFASTCAR_SIMULATION", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-unused-label")
+FLAGS = (
+    "-std=c++17",
+    "-ffp-contract=off",
+    "-DFASTCAR_SIMULATION",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-label",
+)
 SANITIZERS = (
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
@@ -66,7 +82,14 @@ def compile_with(arguments: list[str]) -> None:
 
 
 def include_flags(generated: Path) -> list[str]:
-    return ["-isystem", str(arithmetic_headers()), f"-I{generated}", f"-I{HERE}", f"-I{HERE / 'include'}", f"-I{HERE / 'include/fastcar'}"]
+    return [
+        "-isystem",
+        str(arithmetic_headers()),
+        f"-I{generated}",
+        f"-I{HERE}",
+        f"-I{HERE / 'include'}",
+        f"-I{HERE / 'include/fastcar'}",
+    ]
 
 
 def arithmetic_headers() -> Path:
@@ -81,13 +104,17 @@ def arithmetic_headers() -> Path:
         if candidate and (Path(candidate) / "ap_int.h").exists():
             return Path(candidate)
     raise UsageError(
-        "C simulation", "no ap_int.h", "the arithmetic headers of the package hls4ml", "pip install --no-deps hls4ml==1.3.0"
+        "C simulation",
+        "no ap_int.h",
+        "the arithmetic headers of the package hls4ml",
+        "pip install --no-deps hls4ml==1.3.0",
     )
 
 
 def kernel_files() -> list[Path]:
     """Every source and header of the engine."""
-    return sorted(path for folder in ("include/fastcar", "engine", "sim") for path in (HERE / folder).glob("*.[hc]*"))
+    folders = ("include/fastcar", "engine", "sim")
+    return sorted(path for folder in folders for path in (HERE / folder).glob("*.[hc]*") if path.name != "fuzz.cpp")
 
 
 def cache_folder() -> Path:

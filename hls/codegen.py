@@ -23,7 +23,11 @@ CTYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float"}
 def write_headers(folder: Path, config: EngineConfig) -> None:
     """``config.h``, ``descriptor.h`` and ``tables.h`` into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("config", config_header(config)), ("descriptor", records_header()), ("tables", tables_header())):
+    for name, text in (
+        ("config", config_header(config)),
+        ("descriptor", records_header()),
+        ("tables", tables_header()),
+    ):
         (folder / f"{name}.h").write_text(_guarded(name, text))
 
 
@@ -89,11 +93,17 @@ def tables_header() -> str:
 
 
 def _struct(record: Record) -> str:
-    fields = [f"    {CTYPES[word.kind]} {word.name};" + (f"  // {word.about}" if word.about else "") for word in record.words]
+    fields = [
+        f"    {CTYPES[word.kind]} {word.name};" + (f"  // {word.about}" if word.about else "") for word in record.words
+    ]
     text = [f"// {record.about}", f"struct {record.name} {{", *fields]
     if record.size is not None:  # travels in memory
         values = [
-            f"words[{index}]" if word.kind == "u32" else f"float_of(words[{index}])" if word.kind == "f32" else f"(int32_t)words[{index}]"
+            f"words[{index}]"
+            if word.kind == "u32"
+            else f"float_of(words[{index}])"
+            if word.kind == "f32"
+            else f"(int32_t)words[{index}]"
             for index, word in enumerate(record.words)
         ]
         text += [
@@ -114,6 +124,6 @@ def _guarded(name: str, text: str) -> str:
     guard = f"FASTCAR_{name.upper()}_H"
     include = '#include "float32.h"' if name == "descriptor" else "#include <stdint.h>"
     return (
-        f"// Generated. Do not edit.\n#ifndef {guard}\n#define {guard}\n\n{include}\n\nnamespace fastcar {{\n\n{text}\n\n"
-        f"}}  // namespace fastcar\n\n#endif\n"
+        f"// Generated. Do not edit.\n#ifndef {guard}\n#define {guard}\n\n{include}\n\n"
+        f"namespace fastcar {{\n\n{text}\n\n}}  // namespace fastcar\n\n#endif\n"
     )

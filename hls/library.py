@@ -60,7 +60,11 @@ class EngineLibrary:
         by_opcode = np.zeros(16, np.float64)
         masks = np.ascontiguousarray(replays, np.uint32)
         self._library.fastcar_count(
-            program.ctypes.data, control.ctypes.data, ddr_beats_per_cycle, masks.ctypes.data, report.ctypes.data,
+            program.ctypes.data,
+            control.ctypes.data,
+            ddr_beats_per_cycle,
+            masks.ctypes.data,
+            report.ctypes.data,
             by_opcode.ctypes.data,
         )
         return REPORT.unpack(report), {code.name: float(by_opcode[code]) for code in Opcode if by_opcode[code]}

@@ -65,9 +65,7 @@ def count_modes(
     beats_per_cycle: float,
 ) -> dict[str, ModeCounts]:
     """``starts``: control records and decisions (steps, layers) as masks of rows."""
-    return {
-        mode: _count(library, program, starts, beats_per_cycle, mode) for mode in MODES
-    }
+    return {mode: _count(library, program, starts, beats_per_cycle, mode) for mode in MODES}
 
 
 def _count(library, program, starts, beats_per_cycle: float, mode: str) -> ModeCounts:
@@ -76,7 +74,9 @@ def _count(library, program, starts, beats_per_cycle: float, mode: str) -> ModeC
     for control, replays in starts:
         flags = int(control["flags"]) & ~FLAG_REASSIGN | (FLAG_REASSIGN if mode == "replay+drs" else 0)
         masks = np.zeros_like(replays) if mode == "dense" else replays
-        report, by_operation = library.count(program, CONTROL.pack(**{**control, "flags": flags}), masks, beats_per_cycle)
+        report, by_operation = library.count(
+            program, CONTROL.pack(**{**control, "flags": flags}), masks, beats_per_cycle
+        )
         if report["status"]:
             raise ValueError(f"the engine refuses the start: status {report['status']}")
         for name, value in merge_words(report).items():

@@ -32,8 +32,8 @@ LABELS = {"dsp": "DSP", "bram36": "BRAM36", "uram": "URAM", "lut": "LUT"}
 RESOURCES = tuple(LABELS)
 
 USABLE = {"dsp": 0.8, "bram36": 0.9, "uram": 0.9, "lut": 0.85}
-"""Fraction of a device that an engine may take. UG1393, timing closure considerations, calls timing harder above 70 % of
-the LUTs and 80 % of DSPs, block RAMs and UltraRAMs; published decode engines on the K26 take 84 % of its LUTs at
+"""Fraction of a device that an engine may take. UG1393, timing closure considerations, calls timing harder above 70 %
+of the LUTs and 80 % of DSPs, block RAMs and UltraRAMs; published decode engines on the K26 take 84 % of its LUTs at
 250 MHz (arXiv 2510.15926) and 92 % (arXiv 2504.16266), 86 % of its block RAMs and 97 % of its UltraRAMs. Whether an
 engine of this size closes timing at its clock is not known."""
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from fastcar.export.importers import load_model
+from fastcar.export.overlay.compile import pack_model
 from fastcar.export.pipeline import export_model
+from fastcar.overlays import load_engine
 from fastcar.toolkit.backends.golden import check_golden
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN, Bundle
+from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate
 from fastcar.toolkit.generation.score import cross_entropy
-from fastcar.toolkit.settings import ReplaySettings
+from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 
 CLIPS = 8  # as many as export records the cross-entropy of
 ALLOWED = {"w8a8": 0.5, "w4a8": 2.0}  # percent above the float model
@@ -22,7 +25,15 @@ ALLOWED = {"w8a8": 0.5, "w4a8": 2.0}  # percent above the float model
 
 @pytest.fixture(scope="module", params=ALLOWED)
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return export_model("car", tmp_path_factory.mktemp("car") / request.param, recipe=request.param)
+    return export_model("car", tmp_path_factory.mktemp("car") / request.param, recipe=request.param, board="kv260")
+
+
+def test_packing_adds_next_to_nothing(bundle: Bundle):
+    """Of weights.bin at most 1 % carries nothing, and the engine's ports read it all."""
+    packed = pack_model(bundle.model()[0], load_engine("kv260").config)
+    assert packed.padding < 0.01
+    assert np.array_equal(packed.weights, bundle.packed().weights)
+    assert bundle.packed().build_id == load_engine("kv260").config.build_id
 
 
 def test_quality_is_kept(bundle: Bundle):
@@ -49,6 +60,19 @@ def test_a_whole_clip_has_the_same_bits(bundle: Bundle, kind: str):
         np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name), err_msg=name)
     assert runs[0].codes.shape == (1, bundle.manifest.frame_layout.frames, 64)
     assert (0.2 < runs[0].eligible_replay_ratio < 0.98) if kind == "replay" else not runs[0].replay.any()
+
+
+@pytest.mark.parametrize("kind", ["dense", "replay", "window"])
+def test_the_overlay_computes_the_same_bits(bundle: Bundle, kind: str):
+    """Two frames through the overlay's C++, at the speed a person can wait for; whole clips: tests/hard."""
+    threshold = None if kind == "dense" else 1.5
+    attention = AttentionSettings(4, 48) if kind == "window" else None
+    replay = ReplaySettings.uniform(threshold, bundle.manifest.config.layers)
+    runs = [Recorder(open_backend(name, bundle)) for name in ("csim", "onnxruntime")]
+    for run in runs:
+        clip = generate(bundle, "left turn", frames=2, seed=3, replay=replay, attention=attention, backend=run)
+    assert first_difference(*runs) is None
+    assert clip.replay.any() == (threshold is not None)
 
 
 def test_the_golden_clip_is_what_onnxruntime_computes(bundle: Bundle):

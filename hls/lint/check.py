@@ -32,8 +32,8 @@ _HLS = Path(__file__).parents[1]
 
 
 def kernels() -> list[Path]:
-    """The project's own: headers and the engine."""
-    return _sources([_HLS / "include" / "fastcar", _HLS / "engine"])
+    """The project's own: headers, the engine, the top functions of single kernels."""
+    return _sources([_HLS / "include" / "fastcar", _HLS / "engine", _HLS / "top"])
 
 
 def lint_files(paths: Iterable[str | Path]) -> list[Finding]:

@@ -1,8 +1,9 @@
 // The assumptions that turn beats and loop clocks into cycles. Everything estimated about time is here.
 //
-// 1. A loop with II = 1 takes its trip count plus its depth. Depths: single-precision operators at their highest
-//    latency (PG060, Floating-Point Operator: add 11, multiply 8, divide 28, square root 28; conversions 6), so the
-//    longest chain of a loop here, multiply - divide - round, is below 64. Not read from a synthesis report.
+// 1. A loop with II = 1 takes its trip count plus its depth. Assumed: single-precision operators at the highest latency
+//    that AMD's Floating-Point Operator core is offered with (add 11, multiply 8, divide 28, conversions 6 clocks), so
+//    the longest chain of a loop here, multiply - divide - round, is below 64; square_root takes as long as a division.
+//    Not read from a synthesis report.
 // 2. A read returns its first beat read_latency clocks after its command, a write is acknowledged after write_latency.
 //    Assumed: 150 clocks of 300 MHz, 0.5 us, through HP port and controller under load.
 // 3. Commands queue ahead, so bursts that follow each other have no gap. The memory as a whole delivers ddr_rate beats

@@ -35,9 +35,7 @@ def valid() -> Start:
 @pytest.fixture(scope="module")
 def cases(valid: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
-    four_bits = make_start(
-        4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1
-    )
+    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1)
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
         for name, start in (("int8", valid), ("int4", four_bits))

@@ -18,9 +18,10 @@ from ..errors import UsageError
 from ..generation.agreement import Recorder, first_difference
 from ..generation.run import check_frames, check_seed, generate
 from ..program.packed import Packed
-from ..settings import POLICIES, AttentionSettings, ReplaySettings
+from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, sampling_of, view_of, write_clip
 from .console import command_line, emit, examples, json_option, progress, say, table
+from .options import attention_of, clip_options
 
 __all__ = ["command"]
 
@@ -33,15 +34,7 @@ __all__ = ["command"]
     ),
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--prompt", "prompts", multiple=True, required=True, help="Scene to generate; repeat for several clips.")
-@click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere.")
-@click.option("--threshold", type=float, help="Replay where TAS is above this value  [default: the bundle's, or dense]")
-@click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}.")
-@click.option("--max-age", type=int, help="Replay a value at most this often in a row.")
-@click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]")
-@click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
-@click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
+@clip_options
 @click.option("--board", help="Overlay to simulate  [default: the bundle's, or kv260]")
 @click.option("--no-drs", is_flag=True, help="Without resource scheduling: fixed mapping, MLP weights always fetched.")
 @click.option(
@@ -62,7 +55,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     if options["threshold"] is not None:
         thresholds = (options["threshold"],) * opened.manifest.config.layers
     replay = ReplaySettings(thresholds, options["policy"], options["max_age"])
-    attention = AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
+    attention = attention_of(options)
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     if out:

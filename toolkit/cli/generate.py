@@ -14,9 +14,10 @@ from ..errors import UsageError
 from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_frames, check_seed
 from ..report import RunView, summary_table
-from ..settings import POLICIES, AttentionSettings, ReplaySettings, SamplingSettings
+from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
+from .options import attention_of, clip_options
 
 __all__ = ["command"]
 
@@ -31,22 +32,19 @@ __all__ = ["command"]
     ),
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--prompt", "prompts", multiple=True, required=True, help="Scene to generate; repeat for several clips.")
-@click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere.")
+@clip_options
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the video and its record.")
 @click.option("--dense", is_flag=True, help="Compute every MLP.")
-@click.option("--threshold", type=float, help="Replay where TAS is above this value, in every layer.")
 @click.option("--replay-ratio", type=float, help="Find the threshold for this share of the eligible MLP evaluations.")
-@click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}.")
-@click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice.")
-@click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]")
-@click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
 @click.option("--temperature", type=float, help="0 is greedy  [default: the bundle's]")
 @click.option("--top-k", type=int, help="Codes to choose from, 0 for all  [default: the bundle's]")
 @click.option("--top-p", type=float, help="Share of the probability to choose from  [default: the bundle's]")
-@click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
-@click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime; reference (NumPy, slow); csim (the overlay's C++, for a bundle packed with --board).")
+@click.option(
+    "--backend",
+    default="onnxruntime",
+    show_default=True,
+    help="onnxruntime; reference (NumPy, slow); csim (the overlay's C++, for a bundle packed with --board).",
+)
 @click.option(
     "--threads", type=click.IntRange(1, 256), help="Processor threads; they do not change a bit of the result."
 )
@@ -68,7 +66,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     replay = _replay(opened, options)
-    attention = AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
+    attention = attention_of(options)
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..backends.protocol import Backend, FrameRecord
-from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 
 __all__ = ["Difference", "Recorder", "first_difference"]
 
@@ -58,17 +57,11 @@ class Recorder:
         self.decoded: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self.records: list[FrameRecord] = []
 
-    def start(
-        self,
-        clips: int,
-        limit: int,
-        sampling: SamplingSettings,
-        replay: ReplaySettings,
-        attention: AttentionSettings = FULL_ATTENTION,
-    ) -> None:
-        self._start = (clips, limit, sampling, replay, attention)
+    def start(self, *settings: Any) -> None:
+        """As the back end's."""
+        self._start = settings
         self.decoded, self.records = [], []
-        self.backend.start(*self._start)
+        self.backend.start(*settings)
 
     def prefill(self, tokens: np.ndarray) -> None:
         self._prompt = tokens.copy()

@@ -51,8 +51,29 @@ struct ExecutorCounters {
     bool bad_token = false;
 };
 
+// Banks of a row of values: a vector a clock, and a beat of 16-bit words.
+constexpr int ROW_BANKS = VECTOR > BEAT_HALVES ? VECTOR : BEAT_HALVES;
+
 class Executor {
 public:
+    Executor() {
+#pragma HLS ARRAY_PARTITION variable=x_ type=cyclic factor=ROW_BANKS dim=2
+#pragma HLS ARRAY_PARTITION variable=wide_ type=cyclic factor=ROW_BANKS dim=2
+#pragma HLS ARRAY_PARTITION variable=x8_ type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=gain_ type=cyclic factor=ROW_BANKS dim=1
+#pragma HLS ARRAY_PARTITION variable=work_ type=cyclic factor=VECTOR dim=1
+#pragma HLS ARRAY_PARTITION variable=cos_ type=cyclic factor=BEAT_BYTES dim=1
+#pragma HLS ARRAY_PARTITION variable=sin_ type=cyclic factor=BEAT_BYTES dim=1
+#pragma HLS ARRAY_PARTITION variable=attention_.scores type=cyclic factor=GROUPS dim=1
+#pragma HLS ARRAY_PARTITION variable=attention_.scores type=complete dim=2
+#pragma HLS ARRAY_PARTITION variable=attention_.scores type=complete dim=4
+#pragma HLS ARRAY_PARTITION variable=attention_.weights type=cyclic factor=GROUPS dim=1
+#pragma HLS ARRAY_PARTITION variable=attention_.weights type=complete dim=2
+#pragma HLS ARRAY_PARTITION variable=attention_.mixed type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=attention_.mixed type=cyclic factor=GROUPS dim=3
+#pragma HLS ARRAY_PARTITION variable=attention_.mixed type=complete dim=4
+    }
+
     // Before the first operation of a start: shapes, settings and the layers' thresholds.
     void start(const Model& model, const Control& control, stream<beat_t>* ports, const CacheAccess& cache) {
         model_ = model;
@@ -135,7 +156,7 @@ private:
         } else if (index < values) {
             v_scale_[index - exponents] = float_of(word);
         } else {
-            multiplier_[index - values] = (int32_t)word;
+            multiplier_[index - values] = (int32_t)(word & 127u);  // 1 .. 127: the score stays below 2^36
         }
     }
 

@@ -96,6 +96,11 @@ inline int slot_before(const Model& model, int position) {
     return position > (int)model.places ? position - (int)model.places : 0;
 }
 
+inline bool is_linear(uint32_t opcode) {
+    return opcode == LINEAR_QKV || opcode == LINEAR_OUTPUT || opcode == LINEAR_GATE_UP || opcode == LINEAR_DOWN ||
+           opcode == LINEAR_LOGITS;
+}
+
 inline LinearShape linear_shape(const Model& model, int opcode, bool int4) {
     const int q = model.heads * model.head_dim;
     const int kv = model.kv_heads * model.head_dim;

@@ -38,6 +38,8 @@ inline Status check_node(const Model& model, const Control& control, const Node&
     const bool in_layer = index >= 1 && index < 1 + (int)model.layers * 8;
     if (node.opcode != (uint32_t)expected_opcode(model, index)) return BAD_PROGRAM;
     if (node.layer != (in_layer ? (uint32_t)(index - 1) / 8 : 0u)) return BAD_PROGRAM;
+    const LinearShape shape = is_linear(node.opcode) ? linear_shape(model, node.opcode, false) : LinearShape{0, 0, false};
+    if (node.inputs != (uint32_t)shape.inputs || node.outputs != (uint32_t)shape.outputs) return BAD_PROGRAM;
     if (node.flags > NODE_INT4 || node.beats != (uint32_t)node_beats(model, node)) return BAD_PROGRAM;
     if ((uint64_t)node.address + (uint64_t)PORTS * node.beats > control.weight_beats) return BAD_WEIGHTS;
     return DONE;

@@ -38,7 +38,7 @@ def test_weights_lie_one_behind_the_other(name: str, request: pytest.FixtureRequ
     assert end == len(packed.weights)
     embedding = packed.weights[: header["rotary"]].reshape(-1).view(np.float16)
     assert np.array_equal(embedding.reshape(model.embedding.shape), model.embedding)
-    assert packed.padding < 0.01
+    assert packed.padding < 0.03  # of a model whose matrices are a few beats; of car: tests/test_car_deployed.py
 
 
 def test_program_of_another_engine_has_another_build() -> None:

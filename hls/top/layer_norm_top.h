@@ -1,0 +1,13 @@
+// Top level of layer_norm alone, for synthesis and co-simulation of one kernel.
+#ifndef FASTCAR_LAYER_NORM_TOP_H
+#define FASTCAR_LAYER_NORM_TOP_H
+
+#include "config.h"
+#include "fastcar/types.h"
+
+// y = int8 row of (x - mean(x)) / sqrt(var(x) + eps) * gain + bias over n values; returns its scale.
+float layer_norm_top(const float x[fastcar::MAX_HIDDEN], const float gain[fastcar::MAX_HIDDEN],
+                     const float bias[fastcar::MAX_HIDDEN], float eps,
+                     fastcar::beat_t y[fastcar::MAX_HIDDEN / fastcar::BEAT_BYTES], int n);
+
+#endif
