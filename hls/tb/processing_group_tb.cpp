@@ -15,7 +15,7 @@ struct Lanes {
 
 void check(const std::string& name, const Lanes& lanes, bool x_unsigned, int64_t expected0, int64_t expected1) {
     fastcar::sum_t sum0, sum1;
-    fastcar::processing_group(beat_of(lanes.weights0.data()), beat_of(lanes.weights1.data()), beat_of(lanes.x.data()),
+    fastcar::group_products(beat_of(lanes.weights0.data()), beat_of(lanes.weights1.data()), beat_of(lanes.x.data()),
                               x_unsigned, sum0, sum1);
     expect(name, 0, (int64_t)sum0.to_int(), expected0);
     expect(name, 1, (int64_t)sum1.to_int(), expected1);

@@ -11,5 +11,5 @@ void processing_group_top(beat_t weights0, beat_t weights1, beat_t x, bool x_uns
 #pragma HLS INTERFACE mode=ap_vld port=sum1
 #pragma HLS INTERFACE mode=ap_ctrl_hs port=return
 #pragma HLS PIPELINE II=1
-    processing_group(weights0, weights1, x, x_unsigned, sum0, sum1);
+    group_products(weights0, weights1, x, x_unsigned, sum0, sum1);
 }

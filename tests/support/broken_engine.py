@@ -50,6 +50,16 @@ def build_mutant(folder: Path, config: EngineConfig, header: str, before: str, a
     return library
 
 
+def build_with_blackbox(folder: Path, config: EngineConfig) -> Path:
+    """The library whose kernels call the function of the RTL blackbox, as synthesis does."""
+    write_headers(folder / "generated", config)
+    library = folder / "blackbox.so"
+    sources = [str(build.HERE / name) for name in (*build.SOURCES, "rtl/processing_group.cpp")]
+    flags = [*build.FLAGS, "-O2", "-w", "-fPIC", "-shared", "-DFASTCAR_RTL_BLACKBOX"]
+    build.compile_with([*flags, *build.include_flags(folder / "generated"), *sources, "-o", str(library), "-pthread"])
+    return library
+
+
 def run_in_process(folder: Path, config: EngineConfig, sanitizers: tuple[str, ...]) -> None:
     """Two clips through a sanitized library; the sanitizers' runtime must be loaded before Python itself."""
     library = build.build_library(config, optimize="-O1", extra=sanitizers)

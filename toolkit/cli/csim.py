@@ -177,5 +177,6 @@ def _show(result: dict[str, Any]) -> None:
         )
         for name, mode in result["estimated"].items()
     ]
-    titles = ("mode", "MB/step", "cycles/step", "ms/step", "memory use", "group use", "MLPs skipped/step")
-    table(f"Estimated by the cycle model for {result['board']}, not measured", rows, titles)
+    titles = ("mode", "MB", "cycles", "ms", "memory", "groups", "skipped")
+    table(f"A step, estimated by the cycle model for {result['board']}, not measured", rows, titles)
+    say("memory: of the beats it sustains; groups: of their clocks in the loops that use them; skipped: MLPs a step")

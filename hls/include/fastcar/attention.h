@@ -67,7 +67,7 @@ clock:
 #pragma HLS UNROLL
                     if (entry < count && unit - 1 < units[port]) {
                         sum_t sum0, sum1;
-                        processing_group(window[1 - bank][port][chunk], window[1 - bank][port][chunks + chunk],
+                        group_products(window[1 - bank][port][chunk], window[1 - bank][port][chunks + chunk],
                                          operand(port, unit - 1, entry, chunk), x_unsigned, sum0, sum1);
                         int32_t* sum = sums[port][group];
                         sum[0] = (chunk == 0 ? 0 : sum[0]) + (int32_t)sum0;
@@ -194,7 +194,7 @@ own_beat:
 #pragma HLS PIPELINE II=2
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_GROUP*MAX_HEAD_DIM/BEAT_BYTES
         sum_t sum0, sum1;
-        processing_group(k[beat % head_beats], 0, q[beat], false, sum0, sum1);
+        group_products(k[beat % head_beats], 0, q[beat], false, sum0, sum1);
         buffers.own[beat / head_beats] += (int32_t)sum0;
     }
 first_peak:

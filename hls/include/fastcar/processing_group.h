@@ -8,6 +8,12 @@
 
 #include "types.h"
 
+#ifdef FASTCAR_RTL_BLACKBOX
+// The name the blackbox's description (rtl/processing_group.json) gives; in simulation rtl/processing_group.cpp.
+void processing_group(ap_uint<128> weights0, ap_uint<128> weights1, ap_uint<128> x, bool x_unsigned, ap_int<20>& sum0,
+                      ap_int<20>& sum1);
+#endif
+
 namespace fastcar {
 
 constexpr int GROUP_LANES = 16;
@@ -17,8 +23,8 @@ static_assert(GROUP_LANES * 128 * 255 < (1 << 19), "a sum over all lanes must fi
 
 // sum0 = sum of weights0[i] * x[i], sum1 = sum of weights1[i] * x[i]; lane 0 in the low byte, weights int8, x uint8 if
 // x_unsigned, else int8.
-inline void processing_group(ap_uint<128> weights0, ap_uint<128> weights1, ap_uint<128> x, bool x_unsigned,
-                             ap_int<20>& sum0, ap_int<20>& sum1) {
+inline void group_model(ap_uint<128> weights0, ap_uint<128> weights1, ap_uint<128> x, bool x_unsigned, ap_int<20>& sum0,
+                        ap_int<20>& sum1) {
 #pragma HLS INLINE off
 #pragma HLS PIPELINE II=1
     int8_t lanes0[GROUP_LANES];
@@ -42,6 +48,17 @@ lane:
     }
     sum0 = total0;
     sum1 = total1;
+}
+
+// What the kernels call: the blackbox where one is given, else the model.
+inline void group_products(ap_uint<128> weights0, ap_uint<128> weights1, ap_uint<128> x, bool x_unsigned,
+                           ap_int<20>& sum0, ap_int<20>& sum1) {
+#pragma HLS INLINE
+#ifdef FASTCAR_RTL_BLACKBOX
+    ::processing_group(weights0, weights1, x, x_unsigned, sum0, sum1);
+#else
+    group_model(weights0, weights1, x, x_unsigned, sum0, sum1);
+#endif
 }
 
 }  // namespace fastcar

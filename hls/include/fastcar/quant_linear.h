@@ -147,7 +147,7 @@ clock:
                     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
                         sum_t sum0, sum1;
-                        processing_group(window[1 - bank][port][2 * pair][half], window[1 - bank][port][2 * pair + 1][half],
+                        group_products(window[1 - bank][port][2 * pair][half], window[1 - bank][port][2 * pair + 1][half],
                                          x[row][working.chunk * shape.halves() + half], false, sum0, sum1);
                         int32_t* cell = accumulator[working.tile % 2][port][pair][row];
                         const bool first = working.chunk == 0 && half == 0;

@@ -23,7 +23,7 @@ beat:
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEADS*MAX_HEAD_BEATS
         sum_t sum0, sum1;
-        processing_group(k_before[key * head_beats + within], 0, q[beat], false, sum0, sum1);
+        group_products(k_before[key * head_beats + within], 0, q[beat], false, sum0, sum1);
         score += (int64_t)sum0 * multiplier[head];
         within++;
         if (within == head_beats) {

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 import random_models
-from broken_engine import build_mutant, run_in_process
+from broken_engine import build_mutant, build_with_blackbox, run_in_process
 from random_models import (
     GUIDED,
     UNGUIDED,
@@ -214,6 +214,14 @@ def test_a_broken_engine_is_noticed(tmp_path, header, before, after):
     backend = CSimBackend(broken, pack_model(model, ENGINE), model.config, model.layout)
     with pytest.raises((AssertionError, SimulationError)):
         assert_same_bits(generate_clip(backend, run), expected)
+
+
+def test_the_blackbox_takes_the_place_of_the_group(tmp_path):
+    model = model_of(4)
+    run = replaying(model, Run())
+    library = EngineLibrary(ENGINE, build_with_blackbox(tmp_path, ENGINE))
+    backend = CSimBackend(library, pack_model(model, ENGINE), model.config, model.layout)
+    assert_same_bits(generate_clip(backend, run, frames=2), generate_clip(reference_backend(model), run, frames=2))
 
 
 def test_sanitizers_find_nothing(tmp_path):
