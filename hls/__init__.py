@@ -1,1 +1,1 @@
-"""HLS kernels of the overlay: nothing here yet; each will implement one node of fastcar.toolkit.numerics."""
+"""The overlay: kernels and decode engine in HLS C++, two units as RTL, their C simulation and their estimates."""

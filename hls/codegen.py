@@ -32,6 +32,7 @@ def write_headers(folder: Path, config: EngineConfig) -> None:
 
 
 def config_header(config: EngineConfig) -> str:
+    """Capacities and parallelism as constants, and the build id."""
     values = {
         "ROWS": config.rows,
         "GROUPS": config.groups,
@@ -54,23 +55,29 @@ def config_header(config: EngineConfig) -> str:
 
 
 def records_header() -> str:
+    """Opcodes, status codes, flags, policies, and the records as structs."""
     opcodes = ", ".join(f"{code.name} = {code.value}" for code in descriptors.Opcode)
     status = ", ".join(f"{name} = {code}" for code, (name, _) in registers.STATUS.items())
     constants = {
         "NODE_INT4": descriptors.NODE_INT4,
         "MODEL_PRE_ROPE": descriptors.PRE_ROPE,
-        "FLAG_REASSIGN": registers.FLAG_REASSIGN,
-        "FLAG_TEACHER": registers.FLAG_TEACHER,
-        "FLAG_LOGITS": registers.FLAG_LOGITS,
+        **registers.FLAGS,
     }
     parts = [f"enum Opcode {{ {opcodes} }};", f"enum Status {{ {status} }};"]
     parts += [f"constexpr int DESCRIPTOR_WORDS = {descriptors.WORDS};"]
     parts += [f"constexpr uint32_t {name} = {value};" for name, value in constants.items()]
+    policies = ", ".join(f"POLICY_{name.upper()} = {code}" for name, code in registers.POLICY_CODES.items())
+    parts += [
+        f"enum Policy {{ {policies} }};",
+        f"constexpr int LAYER_NODES = {len(descriptors.LAYER)};  // descriptors of a layer",
+        f"constexpr int ENDING_NODES = {len(descriptors.ENDING)};  // behind the last layer",
+    ]
     parts += [_struct(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)]
     return "\n\n".join(parts)
 
 
 def tables_header() -> str:
+    """The function tables as arrays: what a kernel holds of them, and shifts."""
     steps = 1 << tables.EXP_FRACTION_BITS
     every = slice(None, None, 1 << tables.SIGMOID_SHIFT)
     sigmoid, phi = ((table[every] * 65536).astype(np.int64) for table in (tables.sigmoid_table(), tables.phi_table()))

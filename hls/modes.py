@@ -68,7 +68,13 @@ def count_modes(
     return {mode: _count(library, program, starts, beats_per_cycle, mode) for mode in MODES}
 
 
-def _count(library, program, starts, beats_per_cycle: float, mode: str) -> ModeCounts:
+def _count(
+    library: EngineLibrary,
+    program: np.ndarray,
+    starts: Sequence[tuple[dict[str, float], np.ndarray]],
+    beats_per_cycle: float,
+    mode: str,
+) -> ModeCounts:
     totals: dict[str, int] = {}
     cycles: dict[str, float] = {}
     for control, replays in starts:

@@ -89,8 +89,8 @@ def _cache(c: EngineConfig) -> Unit:
 
 
 def _sequencer(c: EngineConfig) -> Unit:
-    """Nodes of 9 words; products of addresses and the checks of a program: A."""
-    memories = (Memory("nodes", 1 + 8 * c.max_layers + 3, 288), Memory("operations", OPERATION_FIFO, 193))
+    """Nodes of 8 words; products of addresses and the checks of a program: A."""
+    memories = (Memory("nodes", 1 + 8 * c.max_layers + 3, 256), Memory("operations", OPERATION_FIFO, 193))
     return Unit("sequencer and program", memories=memories, dsp=18 + 30, lut=2000 + 2500)
 
 

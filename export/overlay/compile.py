@@ -85,7 +85,7 @@ class ProgramPlan:
             embedding=self.embedding,
             rotary=self.rotary,
         )
-        return np.stack([header, *(NODE.pack(**node, node=index) for index, node in enumerate(self.nodes))])
+        return np.stack([header, *(NODE.pack(**node) for node in self.nodes)])
 
     def linear(self, opcode: Opcode) -> LinearPlan:
         """Shape of the linear layer behind an opcode."""

@@ -50,7 +50,7 @@ static void run_processes(const Program& program, const Control& control, const 
     simulation.run();
     for (int port = 0; port < PORTS; port++) expect_drained(commands[port], beats[port]);
     expect_drained(operations, decisions, cache_commands, to_engine, from_engine, acknowledged);
-#else
+#else  // concurrent processes: C simulation in sequence would read decisions not yet made, so it defines the macro
 #pragma HLS DATAFLOW
     run_sequencer(program, control, commands, operations, decisions);
     read_port(commands[0], memory.weights[0], memory.state_read[0], beats[0], reports.ports[0]);

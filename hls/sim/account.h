@@ -12,7 +12,6 @@ namespace fastcar {
 struct Work {
     bool gated = false;         // its fetches wait for the layer's decision
     int64_t beats[PORTS] = {};  // read by each port
-    bool state = false;         // of K and V, else of weights
     int64_t before = 0;         // clocks ahead of the port's first beat
     int64_t clocks = 0;         // clocks in which the ports' beats are used, if they arrive in time
     int64_t after = 0;          // clocks behind the last one
@@ -67,7 +66,7 @@ public:
         : model_(model), control_(control), timing_(timing), layout_(StateLayout::of(model, control)),
           records_(StepRecords::of(model, control)) {}
 
-    // replay: the layer's decision; of an attention, one Work a row, head and pass.
+    // take(Work) once, or for an attention once a row, head and pass. all, mlp: dealings of all rows, of the MLP's.
     template <typename Take>
     void work(const Operation& operation, const Dealing& all, const Dealing& mlp, Take take) const {
         const int rows = control_.rows;
@@ -166,7 +165,8 @@ private:
         const int64_t score = heads * head_beats + timing_.loop_depth;
         // the earlier keys arrive while the heads are rotated; the open blocks of V are read and rewritten
         const int64_t wait = std::max(timing_.read_latency + kv_heads * head_beats, rotate + query);
-        const int64_t store = (open ? timing_.read_latency : 0) + 2 * blocks + kv_heads * (head_beats + timing_.loop_depth);
+        const int64_t keys = kv_heads * (head_beats + timing_.loop_depth);
+        const int64_t store = (open ? timing_.read_latency : 0) + 2 * blocks + keys;
         work.after = rows * (kv_heads + wait + kv_heads * head_beats + timing_.loop_depth + score + store) +
                      timing_.write_latency + 4 * MAX_ROWS + timing_.loop_depth;
     }
@@ -185,8 +185,9 @@ private:
         const int64_t total = (int64_t)control_.rows * model_.kv_heads;
         for (int64_t item = 0; item < total; item++) {
             Work scores;
-            scores.state = true;
-            for (int port = 0; port < PORTS; port++) scores.beats[port] = (int64_t)visible.blocks(port) * model_.head_dim;
+            for (int port = 0; port < PORTS; port++) {
+                scores.beats[port] = (int64_t)visible.blocks(port) * model_.head_dim;
+            }
             scores.before = 2 * group * head_beats + 2 * group + 3 * timing_.loop_depth;
             scores.loop = paired_clocks(most * (BLOCK_SLOTS / 2), head_beats, group, GROUPS);
             scores.clocks = scores.loop;

@@ -98,7 +98,9 @@ int fastcar_count(const void* program, const void* control, double ddr_rate, con
         const uint64_t cycles = (uint64_t)commands.timeline().now();
         const uint64_t stalls = (uint64_t)commands.timeline().stalls();
         PortReports ports = {};
-        for (int port = 0; port < PORTS; port++) ports.ports[port] = {totals.weight_beats[port], totals.cache_beats[port]};
+        for (int port = 0; port < PORTS; port++) {
+            ports.ports[port] = {totals.weight_beats[port], totals.cache_beats[port]};
+        }
         ports.cache_reads = totals.reads;
         ports.cache_writes = totals.writes;
         ExecutorCounters counters;

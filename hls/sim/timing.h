@@ -10,7 +10,8 @@
 //    a clock, the board file's sustained bandwidth; a port at most one.
 // 4. Beats of the cache port take their share of the memory, and delay what is prefetched by as much.
 // 5. Read ports run ahead of the executor by the depth of their FIFOs, and no further than a decision that is missing.
-// 6. Refresh, page misses and other masters of the memory are in the sustained bandwidth, and nowhere else.
+// 6. From one operation to the next: 8 clocks, assumed.
+// 7. Refresh, page misses and other masters of the memory are in the sustained bandwidth, and nowhere else.
 #ifndef FASTCAR_TIMING_H
 #define FASTCAR_TIMING_H
 

@@ -1,7 +1,7 @@
 """The program: one descriptor of 64 bytes a node, behind one that describes the model.
 
 A step runs the descriptors in order. The order is fixed, which is what lets the engine check a program before it
-touches memory: EMBED, then for each layer the eight of ``LAYER``, then the four of ``ENDING``.
+touches memory: EMBED, then for each layer the eight of ``LAYER``, then the three of ``ENDING``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NODE_INT4 = 1  # flag: 4-bit weights with group multipliers
 
 
 class Opcode(IntEnum):
-    """What a node does. The nodes of the graph it stands for are named in ``NODES_OF``."""
+    """What a node does; ``export.overlay.compile.NODES_OF`` names the functions of the graph it stands for."""
 
     MODEL_HEADER = 1
     EMBED = 2
@@ -84,7 +84,6 @@ NODE = Record(
         Word("address", "beat address of the node's weights; port p reads `beats` from address + p * beats"),
         Word("beats", "beats each weight port reads"),
         Word("eps", "of a norm", "f32"),
-        Word("node", "number of the graph node it stands for, for messages"),
     ),
     WORDS,
 )

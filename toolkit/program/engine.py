@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ..config import BackboneConfig, Frozen
 from ..errors import UsageError
-from . import descriptors, registers
+from . import descriptors, memory, registers
 
 __all__ = ["EngineConfig"]
 
@@ -57,11 +57,20 @@ class EngineConfig(Frozen):
 
     @property
     def build_id(self) -> int:
-        """32 bits of the hash of configuration, record formats and register map."""
-        formats = [
-            repr(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)
-        ]
-        text = json.dumps([self.model_dump(), formats, descriptors.FORMAT_VERSION], sort_keys=True)
+        """32 bits of the hash of the configuration, but its name, and of all that program and engine must agree on."""
+        records = (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)
+        agreed = {
+            "configuration": self.model_dump(exclude={"name"}),
+            "version": descriptors.FORMAT_VERSION,
+            "records": [[(word.name, word.kind) for word in record.words] for record in records],
+            "order": [code.name for code in (*descriptors.LAYER, *descriptors.ENDING)],
+            "opcodes": {code.name: code.value for code in descriptors.Opcode},
+            "flags": [descriptors.NODE_INT4, descriptors.PRE_ROPE, *registers.FLAGS.values()],
+            "status": {code: name for code, (name, _) in registers.STATUS.items()},
+            "policies": registers.POLICY_CODES,
+            "layout": [memory.PORTS, memory.BEAT_BYTES, memory.BLOCK_SLOTS],
+        }
+        text = json.dumps(agreed, sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
     def check(self, config: BackboneConfig, codes: int, positions: int) -> None:

@@ -43,7 +43,7 @@ class Packed:
 
 def _mapped(path: Path, dtype: np.dtype, width: int) -> np.ndarray:
     if not path.is_file():
-        raise BundleError(path, "no such file", "a bundle packed for an overlay", "Export with --engine.")
+        raise BundleError(path, "no such file", "a bundle packed for an overlay", "Export with --board.")
     size, unit = path.stat().st_size, width * dtype.itemsize
     if size == 0 or size % unit:
         raise BundleError(path, f"{size} bytes", f"a multiple of {unit}", "Copy the bundle again.")

@@ -10,6 +10,8 @@ FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the gr
 FLAG_TEACHER = 2  # every step reads the tokens the host wrote, instead of the code sampled before
 FLAG_LOGITS = 4  # record the logits of every step
 
+FLAGS = {"FLAG_REASSIGN": FLAG_REASSIGN, "FLAG_TEACHER": FLAG_TEACHER, "FLAG_LOGITS": FLAG_LOGITS}
+
 POLICY_CODES = {"independent": 0, "mean": 1, "all": 2}
 
 CONTROL = Record(
@@ -56,9 +58,11 @@ REPORT = Record(
         Word("busy_high", ""),
         Word("loop_low", "clocks of the loops that use the groups"),
         Word("loop_high", ""),
-        Word("cycles_low", "clocks from start to end"),
+        Word(
+            "cycles_low", "clocks from start to end: 0 in the engine's own report, the cycle model's in a counted one"
+        ),
         Word("cycles_high", ""),
-        Word("stalls_low", "clocks in which the groups waited for a read port"),
+        Word("stalls_low", "clocks in which the groups waited for a read port; likewise"),
         Word("stalls_high", ""),
     ),
 )

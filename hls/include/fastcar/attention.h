@@ -25,9 +25,11 @@ inline int32_t attention_weight(int32_t below_peak, float exponent) {
 // Products of a pair of streamed vectors of `chunks` beats with `count` operands: operand(port, unit, entry, chunk)
 // gives the operand's beat, emit(port, unit, entry, sum0, sum1) takes the two sums. Port p streams units[p] pairs.
 // Returns the clocks of the loop: while one pair works, the next one fills.
+// GROUPS: processing groups of a column; MAX_CHUNKS: beats of the longest vector.
 template <int GROUPS, int MAX_CHUNKS, typename Operand, typename Emit>
 int64_t paired_products(stream<beat_t> ports[PORTS], const int units[PORTS], int chunks, int count, bool x_unsigned,
                         Operand& operand, Emit& emit, int64_t& busy_beats) {
+    static_assert(GROUPS >= 1 && MAX_CHUNKS >= 1, "a column has groups, a vector beats");
     beat_t window[2][PORTS][2 * MAX_CHUNKS];
 #pragma HLS ARRAY_PARTITION variable=window type=complete dim=0
     int32_t sums[PORTS][GROUPS][2];
@@ -68,7 +70,7 @@ clock:
                     if (entry < count && unit - 1 < units[port]) {
                         sum_t sum0, sum1;
                         group_products(window[1 - bank][port][chunk], window[1 - bank][port][chunks + chunk],
-                                         operand(port, unit - 1, entry, chunk), x_unsigned, sum0, sum1);
+                                       operand(port, unit - 1, entry, chunk), x_unsigned, sum0, sum1);
                         int32_t* sum = sums[port][group];
                         sum[0] = (chunk == 0 ? 0 : sum[0]) + (int32_t)sum0;
                         sum[1] = (chunk == 0 ? 0 : sum[1]) + (int32_t)sum1;
@@ -88,11 +90,14 @@ clock:
     return clocks;
 }
 
-// Buffers of one key/value head, sized for the largest model of the configuration.
+// Buffers of one key/value head, sized for the largest model of the configuration: query heads that share it, slots of
+// a cache, values of a head.
 template <int MAX_GROUP, int MAX_SLOTS, int MAX_HEAD_DIM>
 struct AttentionBuffers {
     static_assert(MAX_SLOTS % (PORTS * BLOCK_SLOTS) == 0, "slots must be whole blocks on every port");
     static_assert(MAX_SLOTS <= 65536, "the sum of weights must stay below 2^31");
+    static_assert(MAX_HEAD_DIM % BEAT_BYTES == 0 && MAX_HEAD_DIM <= 512, "a head is whole beats, a score below 2^23");
+    static_assert(MAX_GROUP >= 1, "a key has at least one query head");
     static constexpr int BLOCKS = MAX_SLOTS / BLOCK_SLOTS / PORTS;
 
     int32_t scores[MAX_GROUP][PORTS][BLOCKS][BLOCK_SLOTS];
@@ -130,7 +135,6 @@ struct BlockCursor {
     }
 };
 
-template <typename Buffers>
 struct ScoreOperand {
     const beat_t* q;
     int head_beats;
@@ -181,6 +185,7 @@ int64_t attention_head(stream<beat_t> ports[PORTS], AttentionBuffers<MAX_GROUP, 
                        const beat_t* q, const beat_t* k, const beat_t* v, const float* exponent, float v_scale,
                        const Visible& visible, int group, int head_dim, float* y, int64_t& busy_beats) {
     using Buffers = AttentionBuffers<MAX_GROUP, MAX_SLOTS, MAX_HEAD_DIM>;
+    static_assert(BEAT_BYTES % VECTOR == 0, "a head must be whole vectors");
     const int head_beats = head_dim / BEAT_BYTES;
 clear:
     for (int head = 0; head < group; head++) {
@@ -211,7 +216,7 @@ score_units:
 #pragma HLS UNROLL
         units[port] = visible.blocks(port) * (BLOCK_SLOTS / 2);
     }
-    ScoreOperand<Buffers> score_operand = {q, head_beats};
+    ScoreOperand score_operand = {q, head_beats};
     ScoreSink<Buffers> score_sink = {buffers, visible};
     int64_t clocks = paired_products<GROUPS, MAX_HEAD_DIM / BEAT_BYTES>(ports, units, head_beats, group, false,
                                                                        score_operand, score_sink, busy_beats);

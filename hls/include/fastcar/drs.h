@@ -4,7 +4,7 @@
 // are dealt. Work on a window of channel pairs is dealt round-robin: item i = wave * groups + group serves entry
 // i mod count and pair i div count, so the groups split as rows x output channels whatever the number of computing
 // rows. Without reassignment every row keeps its items, and those of replayed rows idle.
-// The hardware is rtl/drs_unit.sv.
+// rtl/drs_unit.sv is the same in RTL, as a unit of its own; the kernels deal with GroupRegisters, inside their loops.
 #ifndef FASTCAR_DRS_H
 #define FASTCAR_DRS_H
 
@@ -71,8 +71,11 @@ inline Assignment assign(const Dealing& dealing, int wave, int group, int groups
 
 // Where each group stands in the dealing. A wave advances all of them by GROUPS items: a step of (entry, pair) that is
 // known once the count is, so no group divides.
+// GROUPS: processing groups of a port's column.
 template <int GROUPS>
 struct GroupRegisters {
+    static_assert(GROUPS >= 1 && GROUPS <= 32, "a column has 1 to 32 groups");
+
     int entry[GROUPS];
     int pair[GROUPS];
     int first_entry[GROUPS];

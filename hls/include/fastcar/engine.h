@@ -12,7 +12,7 @@
 
 namespace fastcar {
 
-constexpr int MAX_NODES = 1 + 8 * MAX_LAYERS + 3;
+constexpr int MAX_NODES = 1 + LAYER_NODES * MAX_LAYERS + ENDING_NODES;
 constexpr int COMMAND_DEPTH = 64;
 constexpr int OPERATION_DEPTH = 16;
 constexpr int TOKEN_DEPTH = 2;
@@ -58,7 +58,7 @@ inline Status load_program(const beat_t* memory, const Control& control, Program
     program.model = Model::from(words);
     Status status = check_model(program.model);
     if (status != DONE) return status;
-    program.count = 1 + 8 * program.model.layers + 3;
+    program.count = 1 + LAYER_NODES * program.model.layers + ENDING_NODES;
     if (control.descriptors != (uint32_t)program.count + 1) return BAD_PROGRAM;
     status = check_control(program.model, control);
 node:

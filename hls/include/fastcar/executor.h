@@ -17,6 +17,11 @@
 
 namespace fastcar {
 
+static_assert(ROWS >= 1 && ROWS <= MAX_ROWS, "the index register has a bit for each of at most 32 rows");
+static_assert(MAX_HIDDEN % BEAT_BYTES == 0 && MAX_WIDE % BEAT_BYTES == 0, "a row of values must be whole beats");
+static_assert(MAX_INPUTS >= MAX_HIDDEN && MAX_INPUTS >= MAX_MLP, "a quantized row must hold what any layer reads");
+static_assert(MAX_WIDE >= MAX_MLP && MAX_WIDE >= MAX_CODES, "a row of results must hold what any layer makes");
+
 constexpr int MAX_HEAD_BEATS = MAX_HEAD_DIM / BEAT_BYTES;
 constexpr int MAX_KV_BEATS = MAX_KV_HEADS * MAX_HEAD_BEATS;
 constexpr int MAX_QKV_BEATS = MAX_HEADS * MAX_HEAD_BEATS + 2 * MAX_KV_BEATS;

@@ -48,7 +48,8 @@ row:
         for (int head = 0; head < kv_heads; head++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
-            if (position > 0) cache_.request(true, layout_.key(layer, row, head, slot_before(model_, position)), head_beats);
+            const uint32_t key = layout_.key(layer, row, head, slot_before(model_, position));
+            if (position > 0) cache_.request(true, key, head_beats);
         }
         cache_.request(true, layout_.replay(place, layer, row) + model_.hidden / BEAT_HALVES, 1);
         rotate_row(row);

@@ -44,7 +44,8 @@ row:
         half:
             for (int half = 0; half < BEAT_HALVES; half++) {
 #pragma HLS UNROLL
-                x_[row][beat * BEAT_HALVES + half] = from_half((uint16_t)(word_of(values, half / 2) >> (16 * (half % 2))));
+                const uint16_t bits = (uint16_t)(word_of(values, half / 2) >> (16 * (half % 2)));
+                x_[row][beat * BEAT_HALVES + half] = from_half(bits);
             }
         }
     }

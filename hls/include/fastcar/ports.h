@@ -7,7 +7,8 @@
 
 namespace fastcar {
 
-constexpr int CACHE_FIFO_BEATS = 512;  // between the cache port and the engine; see executor.h for what must fit
+// Between the cache port and the engine; what must fit is asserted in executor_attention.h.
+constexpr int CACHE_FIFO_BEATS = 512;
 
 struct ReadCommand {
     bool last;   // no more commands

@@ -147,8 +147,9 @@ clock:
                     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
                         sum_t sum0, sum1;
-                        group_products(window[1 - bank][port][2 * pair][half], window[1 - bank][port][2 * pair + 1][half],
-                                         x[row][working.chunk * shape.halves() + half], false, sum0, sum1);
+                        const beat_t (*outputs)[2] = window[1 - bank][port] + 2 * pair;
+                        group_products(outputs[0][half], outputs[1][half],
+                                       x[row][working.chunk * shape.halves() + half], false, sum0, sum1);
                         int32_t* cell = accumulator[working.tile % 2][port][pair][row];
                         const bool first = working.chunk == 0 && half == 0;
                         cell[0] = (first ? 0 : cell[0]) + (int32_t)sum0;

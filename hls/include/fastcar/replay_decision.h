@@ -2,11 +2,10 @@
 #ifndef FASTCAR_REPLAY_DECISION_H
 #define FASTCAR_REPLAY_DECISION_H
 
+#include "descriptor.h"
 #include "types.h"
 
 namespace fastcar {
-
-enum Policy { POLICY_INDEPENDENT = 0, POLICY_MEAN = 1, POLICY_ALL = 2 };
 
 // No score is beyond 2^36, so what lies beyond 2^40 decides as 2^40 does.
 inline int64_t limit_threshold(int64_t threshold) {

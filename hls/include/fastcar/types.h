@@ -21,7 +21,6 @@ constexpr int TILE_OUTPUTS = PORTS * 2 * WINDOW_PAIRS;
 constexpr int MAX_ROWS = 32;      // width of the index register
 
 constexpr int ceil_div(int n, int d) { return (n + d - 1) / d; }
-constexpr int round_up(int n, int d) { return ceil_div(n, d) * d; }
 
 inline uint32_t word_of(const beat_t& beat, int index) {
     return beat.range(32 * index + 31, 32 * index).to_uint();

@@ -28,17 +28,18 @@ inline Status check_model(const Model& model) {
 
 // What must stand at place `index` behind the model header.
 inline int expected_opcode(const Model& model, int index) {
-    const int layers_end = 1 + (int)model.layers * 8;
+    const int layers_end = 1 + (int)model.layers * LAYER_NODES;
     if (index == 0) return EMBED;
-    if (index < layers_end) return NORM_ATTENTION + (index - 1) % 8;
+    if (index < layers_end) return NORM_ATTENTION + (index - 1) % LAYER_NODES;
     return NORM_FINAL + index - layers_end;
 }
 
 inline Status check_node(const Model& model, const Control& control, const Node& node, int index) {
-    const bool in_layer = index >= 1 && index < 1 + (int)model.layers * 8;
+    const bool in_layer = index >= 1 && index < 1 + (int)model.layers * LAYER_NODES;
     if (node.opcode != (uint32_t)expected_opcode(model, index)) return BAD_PROGRAM;
-    if (node.layer != (in_layer ? (uint32_t)(index - 1) / 8 : 0u)) return BAD_PROGRAM;
-    const LinearShape shape = is_linear(node.opcode) ? linear_shape(model, node.opcode, false) : LinearShape{0, 0, false};
+    if (node.layer != (in_layer ? (uint32_t)(index - 1) / LAYER_NODES : 0u)) return BAD_PROGRAM;
+    LinearShape shape = {0, 0, false};
+    if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false);
     if (node.inputs != (uint32_t)shape.inputs || node.outputs != (uint32_t)shape.outputs) return BAD_PROGRAM;
     if (node.flags > NODE_INT4 || node.beats != (uint32_t)node_beats(model, node)) return BAD_PROGRAM;
     if ((uint64_t)node.address + (uint64_t)PORTS * node.beats > control.weight_beats) return BAD_WEIGHTS;
@@ -49,7 +50,8 @@ inline Status check_control(const Model& model, const Control& control) {
     if (!within(control.rows, 1, ROWS)) return BAD_ROWS;
     if (!within(control.clips, 1, control.rows)) return BAD_ROWS;  // twice as many could wrap to the rows
     if (control.rows != control.clips && control.rows != 2 * control.clips) return BAD_ROWS;
-    const bool slots = within(control.slots, PORTS * BLOCK_SLOTS, MAX_SLOTS) && control.slots % (PORTS * BLOCK_SLOTS) == 0;
+    const uint32_t quantum = PORTS * BLOCK_SLOTS;  // of slots
+    const bool slots = within(control.slots, quantum, MAX_SLOTS) && control.slots % quantum == 0;
     const uint64_t end = (uint64_t)control.position + control.steps;
     if (!slots || end > control.slots || end > model.positions) return BAD_CONTEXT;
     const bool settings = control.flags <= (FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS) && control.policy <= 2 &&
