@@ -69,7 +69,7 @@ def export_model(
     out = Path(out)
     imported = load_model(model)
     if engine:
-        engine.config.check(imported.llama.config, imported.layout.codes, imported.layout.positions)
+        engine.config.check(imported.llama.config, imported.layout)
     check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
 
     def fill(folder: Path) -> Manifest:

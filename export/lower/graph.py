@@ -108,13 +108,9 @@ class _Step:
             "TemporalAttentionScore", parts[-1] if self.pre else q, k_cache, self.slot_before, weight("tas_multiplier")
         )
         threshold, age, cached = (values[index] for values in self.replay_inputs)
-        replay = call(
-            "ReplayDecision", score, threshold, self.eligible, age, self.max_age, self.pool, self.vote
-        )
+        replay = call("ReplayDecision", score, threshold, self.eligible, age, self.max_age, self.pool, self.vote)
         tables = [self._weight(f"table.attention{part}") for part in ("", ".high", ".low")]
-        mixed = call(
-            "Attention", q, k, v, k_cache, v_cache, self.mask, weight("exponent"), weight("v_scale"), *tables
-        )
+        mixed = call("Attention", q, k, v, k_cache, v_cache, self.mask, weight("exponent"), weight("v_scale"), *tables)
         quantized = call("QuantizeRows", mixed, outputs=2)
         x = op("Add", x, call(self.forms["output"].function, *quantized, *self._linear(f"{name}.output", "output")))
         mlp_weights = [*self._linear(f"{name}.gate_up", "gate_up"), *self._linear(f"{name}.down", "down")]
@@ -182,9 +178,7 @@ class _Step:
             stored = self.stored[name]
             dtype = D.INT4 if int4_shape else EXTERNAL[stored.dtype]
             shape = ir.Shape(int4_shape or stored.shape)
-            tensor = ir.ExternalTensor(
-                self.weight_file, stored.offset, stored.length, dtype, shape=shape, name=name
-            )
+            tensor = ir.ExternalTensor(self.weight_file, stored.offset, stored.length, dtype, shape=shape, name=name)
             self.weights[name] = ir.Value(name=name, shape=shape, type=ir.TensorType(dtype), const_value=tensor)
         return self.weights[name]
 

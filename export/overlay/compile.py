@@ -43,7 +43,9 @@ LINEAR_FIELDS = {
 
 
 class ProgramPlan:
-    """Descriptors and addresses of a model of a given shape; needs no weights. ``int4`` by linear layer.
+    """Descriptors and addresses of a model of a given shape; needs no weights.
+
+    ``int4``: whether a linear layer has 4-bit weights, by its name (``qkv``, or ``layers.3.qkv`` where layers differ).
 
     UsageError if the engine is too small for the model.
     """
@@ -56,7 +58,7 @@ class ProgramPlan:
         engine: EngineConfig,
         tas_query: str = "post_rope",
     ) -> None:
-        engine.check(config, layout.codes, layout.positions)
+        engine.check(config, layout)
         self.config, self.layout, self.int4, self.engine = config, layout, int4, engine
         self.pre_rope = tas_query == "pre_rope"
         self.embedding = 0
@@ -87,7 +89,7 @@ class ProgramPlan:
         )
         return np.stack([header, *(NODE.pack(**node) for node in self.nodes)])
 
-    def linear(self, opcode: Opcode) -> LinearPlan:
+    def linear(self, opcode: Opcode, layer: int = 0) -> LinearPlan:
         """Shape of the linear layer behind an opcode."""
         config, field = self.config, LINEAR_FIELDS[opcode]
         q = config.heads * config.head_dim
@@ -98,13 +100,14 @@ class ProgramPlan:
             "down": (config.mlp, config.hidden),
             "head": (config.hidden, self.layout.codes),
         }[field]
-        return LinearPlan(inputs, outputs, self.int4[field])
+        own = f"layers.{layer}.{field}"
+        return LinearPlan(inputs, outputs, self.int4[own] if own in self.int4 else self.int4[field])
 
     def _node(self, opcode: Opcode, layer: int) -> dict[str, float]:
         config = self.config
         node = {"opcode": opcode, "flags": 0, "layer": layer, "inputs": 0, "outputs": 0, "beats": 0, "eps": 0.0}
         if opcode in LINEAR_FIELDS:
-            plan = self.linear(opcode)
+            plan = self.linear(opcode, layer)
             node |= {"inputs": plan.inputs, "outputs": plan.outputs, "beats": plan.port_beats}
             node["flags"] = NODE_INT4 if plan.int4 else 0
         elif opcode in (Opcode.NORM_ATTENTION, Opcode.NORM_MLP, Opcode.NORM_FINAL):
@@ -131,7 +134,7 @@ def node_names(layers: int) -> list[str]:
 
 def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
     """Program and weights of a model. UsageError if the engine cannot run it."""
-    int4 = {name.split(".")[-1]: linear.bit_width == 4 for name, linear in model.linears()}
+    int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
     plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
     cos, sin = rotary_tables(model.config, model.layout.positions)
     parts = [model.embedding.view(np.uint8), np.concatenate([cos, sin], axis=1).view(np.uint8)]

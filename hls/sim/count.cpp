@@ -76,9 +76,6 @@ private:
     Dealing mlp_;
 };
 
-uint32_t low(uint64_t value) { return (uint32_t)value; }
-uint32_t high(uint64_t value) { return (uint32_t)(value >> 32); }
-
 }  // namespace
 
 int fastcar_count(const void* program, const void* control, double ddr_rate, const uint32_t* replays, void* report,
@@ -110,10 +107,10 @@ int fastcar_count(const void* program, const void* control, double ddr_rate, con
         counters.passes_skipped = totals.passes_skipped;
         counters.steps = registers.steps;
         fill_report(ports, counters, result);
-        result.cycles_low = low(cycles);
-        result.cycles_high = high(cycles);
-        result.stalls_low = low(stalls);
-        result.stalls_high = high(stalls);
+        result.cycles_low = low_word(cycles);
+        result.cycles_high = high_word(cycles);
+        result.stalls_low = low_word(stalls);
+        result.stalls_high = high_word(stalls);
     }
     std::memcpy(report, &result, sizeof(Report));
     return 0;

@@ -82,3 +82,12 @@ def test_a_memory_twice_as_fast_is_at_most_twice_as_good(two_rows: EngineLibrary
 def test_plan_of_the_shape_is_what_the_engine_fetches() -> None:
     plan = LinearPlan(SHAPE.hidden, 2 * SHAPE.mlp, INT4["gate_up"])
     assert plan.tiles == 352 and plan.port_beats == 352 * (2 + 32 + 64 * 8)
+
+
+def test_long_starts_do_not_wrap_the_counters(two_rows: EngineLibrary) -> None:
+    """600 steps read more than 2^32 beats a port."""
+    dense = count(two_rows, 2, 100, np.zeros((600, SHAPE.layers), np.uint32))["dense"]
+    beats = dense.counters["weight_beats0"]
+    assert beats > 1 << 32
+    assert 64 * beats / 600 == pytest.approx(bytes_of_weights(), rel=0.001)
+    assert 0.9 < dense.memory_use <= 1

@@ -21,16 +21,16 @@ STEPS = 16
 
 
 def count(library: EngineLibrary, rows: int, position: int, replays: np.ndarray) -> dict[str, ModeCounts]:
-    """``STEPS`` steps from ``position`` on in every mode; replays (STEPS, layers) masks of rows."""
+    """The steps from ``position`` on in every mode; replays (steps, layers) masks of rows."""
     clips = max(rows // 2, 1)
-    layout = StateLayout.for_clip(SHAPE, FRAMES, rows, clips, FRAMES.positions, STEPS, logits=False)
+    layout = StateLayout.for_clip(SHAPE, FRAMES, rows, clips, FRAMES.positions, len(replays), logits=False)
     plan = ProgramPlan(SHAPE, FRAMES, INT4, library.config)
     program = plan.program()
     control = control_settings(layout, SamplingSettings(1.0, 900, 0.96, 3.0), ReplaySettings(), FULL_ATTENTION) | {
         "descriptors": len(program),
         "weight_beats": plan.end,
         "position": position,
-        "steps": STEPS,
+        "steps": len(replays),
         "flags": 0,
     }
     return count_modes(library, program, [(control, replays)], SUSTAINED)

@@ -102,7 +102,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
 def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
     """Over the bundle's own packing if it is for this engine, else packed now."""
     manifest = bundle.manifest
-    engine.config.check(manifest.config, manifest.frame_layout.codes, manifest.frame_layout.positions)
+    engine.config.check(manifest.config, manifest.frame_layout)
     packed = bundle.packed()
     if packed is None or packed.build_id != engine.config.build_id:
         packed = _pack(bundle, engine)

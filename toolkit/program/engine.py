@@ -7,7 +7,7 @@ import json
 
 from pydantic import Field, model_validator
 
-from ..config import BackboneConfig, Frozen
+from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import UsageError
 from . import descriptors, memory, registers
 
@@ -42,6 +42,10 @@ class EngineConfig(Frozen):
             raise ValueError(f"vector {self.vector} must divide 16, the values of a beat")
         if self.max_heads * self.max_head_dim > 32768:
             raise ValueError("max_heads * max_head_dim above 32768: the score of a row would not fit")
+        if self.max_kv_heads > self.max_heads:
+            raise ValueError(f"max_kv_heads {self.max_kv_heads} above max_heads {self.max_heads}")
+        if self.max_kv_heads * self.max_head_dim > 16 * 511:
+            raise ValueError("max_kv_heads * max_head_dim above 8176: a row's keys would not fit the cache port's FIFO")
         return self
 
     @property
@@ -73,7 +77,7 @@ class EngineConfig(Frozen):
         text = json.dumps(agreed, sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
-    def check(self, config: BackboneConfig, codes: int, positions: int) -> None:
+    def check(self, config: BackboneConfig, layout: FrameLayout) -> None:
         """UsageError naming the first dimension this engine is too small for, or cannot tile."""
         limits = {
             "layers": (config.layers, self.max_layers),
@@ -83,8 +87,9 @@ class EngineConfig(Frozen):
             "kv_heads": (config.kv_heads, self.max_kv_heads),
             "heads a key/value head": (config.group, self.max_group),
             "head_dim": (config.head_dim, self.max_head_dim),
-            "codes": (codes, self.max_codes),
-            "positions": (positions, self.max_slots),
+            "codes": (layout.codes, self.max_codes),
+            "last code": (layout.code_offset + layout.codes, config.vocab),
+            "positions": (layout.positions, self.max_slots),
         }
         for name, (value, limit) in limits.items():
             if value > limit:

@@ -50,10 +50,16 @@ REPORT = Record(
         Word("steps_done", "steps finished"),
         Word("rows_replayed", "MLP evaluations replayed, over rows and layers"),
         Word("passes_skipped", "MLPs of a layer no row computed: weights not fetched"),
-        *(Word(f"weight_beats{port}", f"beats of weights read by port {port}") for port in range(4)),
-        *(Word(f"cache_beats{port}", f"beats of K and V read by port {port}") for port in range(4)),
-        Word("cache_reads", "beats read by the cache port"),
-        Word("cache_writes", "beats written by the cache port"),
+        *(
+            Word(f"{name}_{half}", about if half == "low" else "")
+            for name, about in (
+                *((f"weight_beats{port}", f"beats of weights read by port {port}") for port in range(4)),
+                *((f"cache_beats{port}", f"beats of K and V read by port {port}") for port in range(4)),
+                ("cache_reads", "beats read by the cache port"),
+                ("cache_writes", "beats written by the cache port"),
+            )
+            for half in ("low", "high")
+        ),
         Word("busy_low", "group clocks worked, over all groups"),
         Word("busy_high", ""),
         Word("loop_low", "clocks of the loops that use the groups"),

@@ -112,25 +112,38 @@ operation:
     counters = executor.counters();
 }
 
+inline uint32_t low_word(uint64_t value) { return (uint32_t)value; }
+inline uint32_t high_word(uint64_t value) { return (uint32_t)(value >> 32); }
+
 inline void fill_report(const PortReports& ports, const ExecutorCounters& counters, Report& report) {
     report.status = counters.bad_token ? BAD_TOKEN : DONE;
     report.steps_done = counters.steps;
     report.rows_replayed = counters.rows_replayed;
     report.passes_skipped = counters.passes_skipped;
-    report.weight_beats0 = (uint32_t)ports.ports[0].weight_beats;
-    report.weight_beats1 = (uint32_t)ports.ports[1].weight_beats;
-    report.weight_beats2 = (uint32_t)ports.ports[2].weight_beats;
-    report.weight_beats3 = (uint32_t)ports.ports[3].weight_beats;
-    report.cache_beats0 = (uint32_t)ports.ports[0].cache_beats;
-    report.cache_beats1 = (uint32_t)ports.ports[1].cache_beats;
-    report.cache_beats2 = (uint32_t)ports.ports[2].cache_beats;
-    report.cache_beats3 = (uint32_t)ports.ports[3].cache_beats;
-    report.cache_reads = (uint32_t)ports.cache_reads;
-    report.cache_writes = (uint32_t)ports.cache_writes;
-    report.busy_low = (uint32_t)counters.busy_beats;
-    report.busy_high = (uint32_t)((uint64_t)counters.busy_beats >> 32);
-    report.loop_low = (uint32_t)counters.clocks;
-    report.loop_high = (uint32_t)((uint64_t)counters.clocks >> 32);
+    report.weight_beats0_low = low_word(ports.ports[0].weight_beats);
+    report.weight_beats0_high = high_word(ports.ports[0].weight_beats);
+    report.weight_beats1_low = low_word(ports.ports[1].weight_beats);
+    report.weight_beats1_high = high_word(ports.ports[1].weight_beats);
+    report.weight_beats2_low = low_word(ports.ports[2].weight_beats);
+    report.weight_beats2_high = high_word(ports.ports[2].weight_beats);
+    report.weight_beats3_low = low_word(ports.ports[3].weight_beats);
+    report.weight_beats3_high = high_word(ports.ports[3].weight_beats);
+    report.cache_beats0_low = low_word(ports.ports[0].cache_beats);
+    report.cache_beats0_high = high_word(ports.ports[0].cache_beats);
+    report.cache_beats1_low = low_word(ports.ports[1].cache_beats);
+    report.cache_beats1_high = high_word(ports.ports[1].cache_beats);
+    report.cache_beats2_low = low_word(ports.ports[2].cache_beats);
+    report.cache_beats2_high = high_word(ports.ports[2].cache_beats);
+    report.cache_beats3_low = low_word(ports.ports[3].cache_beats);
+    report.cache_beats3_high = high_word(ports.ports[3].cache_beats);
+    report.cache_reads_low = low_word(ports.cache_reads);
+    report.cache_reads_high = high_word(ports.cache_reads);
+    report.cache_writes_low = low_word(ports.cache_writes);
+    report.cache_writes_high = high_word(ports.cache_writes);
+    report.busy_low = low_word((uint64_t)counters.busy_beats);
+    report.busy_high = high_word((uint64_t)counters.busy_beats);
+    report.loop_low = low_word((uint64_t)counters.clocks);
+    report.loop_high = high_word((uint64_t)counters.clocks);
 }
 
 }  // namespace fastcar

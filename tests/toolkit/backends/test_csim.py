@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -67,6 +68,14 @@ def replaying(model: IntegerModel, run: Run) -> Run:
 @pytest.mark.parametrize("bits", [8, 4])
 def test_dense(bits, tas_query, sampling):
     model, run = model_of(bits, tas_query), Run(sampling=sampling)
+    assert_same_bits(generate_clip(simulation(model), run), generate_clip(reference_backend(model), run))
+
+
+def test_layers_of_either_width():
+    eight = random_model(8, shape=FOUR, frames=layout(**LONG))
+    layers = (eight.layers[0], model_of(4).layers[1], eight.layers[2])
+    model = replace(eight, layers=layers)
+    run = replaying(model, Run())
     assert_same_bits(generate_clip(simulation(model), run), generate_clip(reference_backend(model), run))
 
 

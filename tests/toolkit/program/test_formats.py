@@ -97,3 +97,17 @@ def test_every_header_is_guarded_and_named_by_its_file() -> None:
     assert len(headers) > 20
     for path in headers:
         assert re.search(r"#ifndef (FASTCAR_\w+_H)\n#define \1\n", Path(path).read_text()), path
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"vector": 3}, "vector 3 must divide 16"),
+        ({"max_heads": 256, "max_head_dim": 256}, "max_heads \\* max_head_dim above 32768"),
+        ({"max_kv_heads": 16}, "max_kv_heads 16 above max_heads 8"),
+        ({"max_heads": 64, "max_kv_heads": 64, "max_head_dim": 128}, "above 8176"),
+    ],
+)
+def test_engines_that_cannot_be_built(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_engine(**changes)
