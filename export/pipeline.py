@@ -88,7 +88,7 @@ def export_model(
             pack_model(quantized.model, engine.config).write(folder)
         write_golden(folder, quantized.model, imported, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
-        return _manifest(imported, chosen, quantized.model, record, engine)
+        return _manifest(imported, chosen, quantized.model, record, engine, board)
 
     return write_bundle(out, fill, overwrite)
 
@@ -133,7 +133,12 @@ def _cross_entropies(imported: ImportedModel, quantized: Quantized, progress: Pr
 
 
 def _manifest(
-    imported: ImportedModel, recipe: Recipe, model: IntegerModel, record: dict, engine: Engine | None
+    imported: ImportedModel,
+    recipe: Recipe,
+    model: IntegerModel,
+    record: dict,
+    engine: Engine | None,
+    overlay: str | None,
 ) -> Manifest:
     config = model.config
     return Manifest(
@@ -148,7 +153,7 @@ def _manifest(
         tas_unit=tuple(tas_unit(layer.tas_scale, config.heads, config.head_dim) for layer in model.layers),
         thresholds=(None,) * config.layers,
         board=engine.board if engine else None,
-        overlay=engine.config.name if engine else None,
+        overlay=overlay,
         record=record,
         files={},
     )

@@ -50,24 +50,45 @@ def build_library(config: EngineConfig, *, optimize: str = "-O3", extra: tuple[s
     UsageError if g++ or the arithmetic headers are missing, or the compiler refuses.
     """
     flags = (*FLAGS, optimize, *extra)
-    folder = cache_folder() / f"engine-{_key(config, flags)}"
-    library = folder / "fastcar_engine.so"
-    if library.exists():
+    cache = cache_folder()
+    library = cache / f"engine-{_key(config, flags)}.so"
+    if _is_whole(library):
         return library
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as work:
-        headers = Path(work) / "generated"
-        write_headers(headers, config)
-        sources = [str(HERE / source) for source in SOURCES]
-        output = Path(work) / library.name
-        compile_with([*flags, "-fPIC", "-shared", *include_flags(headers), *sources, "-o", str(output), "-pthread"])
-        try:
-            Path(work).rename(folder)
-            Path(work).mkdir()  # for the context manager to remove
-        except OSError:  # another process was faster
-            if not library.exists():
-                raise
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as work:
+            headers, output = Path(work) / "generated", Path(work) / library.name
+            write_headers(headers, config)
+            sources = [str(HERE / source) for source in SOURCES]
+            compile_with([*flags, "-fPIC", "-shared", *include_flags(headers), *sources, "-o", str(output), "-pthread"])
+            digest = Path(work) / "digest"
+            digest.write_text(_digest(output))
+            os.replace(digest, _digest_file(library))
+            os.replace(output, library)  # whole or not there, whoever else builds it
+    except OSError as error:
+        raise UsageError(
+            "cache of compiled engines",
+            f"{cache}: {error.strerror}",
+            "a folder that can be written",
+            "Set XDG_CACHE_HOME to another folder.",
+        ) from error
     return library
+
+
+def _is_whole(library: Path) -> bool:
+    """A library that was cut short would kill the process that loads it."""
+    try:
+        return _digest(library) == _digest_file(library).read_text()
+    except OSError:
+        return False
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _digest_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
 
 
 def compile_with(arguments: list[str]) -> None:
@@ -94,7 +115,10 @@ def include_flags(generated: Path) -> list[str]:
 
 def arithmetic_headers() -> Path:
     """Folder of ``ap_int.h``: FASTCAR_AP_TYPES, Vitis HLS's own (XILINX_HLS), or the one hls4ml brings."""
-    candidates = [os.environ.get("FASTCAR_AP_TYPES")]
+    given = os.environ.get("FASTCAR_AP_TYPES")
+    if given and not (Path(given) / "ap_int.h").exists():
+        raise UsageError("FASTCAR_AP_TYPES", given, "a folder with ap_int.h", "Correct it, or unset it.")
+    candidates = [given]
     if vitis := os.environ.get("XILINX_HLS"):
         candidates.append(str(Path(vitis) / "include"))
     spec = importlib.util.find_spec("hls4ml")  # found, not imported: its imports are many

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...hls.library import EngineLibrary, SimulationError
 from ..config import BackboneConfig, FrameLayout
-from ..errors import BundleError
+from ..errors import BundleError, UsageError
 from ..numerics.tas import NEVER
 from ..program.memory import StateLayout
 from ..program.packed import Packed
@@ -66,6 +66,14 @@ class CSimBackend:
         attention: AttentionSettings = FULL_ATTENTION,
     ) -> None:
         rows = clips * (2 if sampling.guided else 1)
+        engine = self.library.config
+        if rows > engine.rows:
+            raise UsageError(
+                f"engine {engine.name}",
+                f"{rows} rows ({clips} clips{', twice with guidance' if sampling.guided else ''})",
+                f"at most {engine.rows}",
+                "Give fewer prompts, or pack for an engine with more rows.",
+            )
         steps = max(self.layout.tokens_per_frame, self.layout.prompt_length)
         layout = StateLayout.for_clip(self.config, self.layout, rows, clips, limit, steps, logits=True)
         self.memory = EngineMemory(layout)

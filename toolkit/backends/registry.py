@@ -33,7 +33,15 @@ def _csim(bundle: Bundle, threads: int | None) -> Backend:
         raise BundleError(
             bundle.path, "not packed for an overlay", "a bundle of `fastcar export --board`", "Export again."
         )
-    library = EngineLibrary(load_engine(manifest.overlay).config)
+    engine = load_engine(manifest.overlay).config
+    if packed.build_id != engine.build_id:
+        raise BundleError(
+            bundle.path,
+            f"packed for build {packed.build_id:08x}",
+            f"build {engine.build_id:08x} of engine {engine.name}",
+            "Export it again.",
+        )
+    library = EngineLibrary(engine)
     backend = CSimBackend(library, packed, manifest.config, manifest.frame_layout)
     check_golden(backend, bundle.path / GOLDEN, START_STEPS)
     return backend

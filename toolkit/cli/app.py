@@ -70,7 +70,8 @@ def cli(context: click.Context) -> None:
       fastcar generate car-w8a8 --prompt "left turn" --replay-ratio 0.5 --out clip
 
     \b
-    Exit codes: 0 done; 2 bad usage or input, told in one line on stderr; 130 interrupted, finished frames kept.
+    Exit codes: 0 done; 1 a check failed; 2 bad usage or input, told in one line on
+    stderr; 130 interrupted, finished frames kept.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

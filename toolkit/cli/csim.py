@@ -14,7 +14,6 @@ from ...overlays import Engine, load_engine
 from ..backends.csim import CSimBackend
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
-from ..errors import UsageError
 from ..generation.agreement import Recorder, first_difference
 from ..generation.run import check_frames, check_seed, generate
 from ..program.packed import Packed
@@ -61,14 +60,6 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     if out:
         check_clip_folder(out, frames, len(prompts))
     engine = load_engine(options["board"] or opened.manifest.overlay or "kv260")
-    rows = len(prompts) * (2 if sampling.guided else 1)
-    if rows > engine.config.rows:
-        raise UsageError(
-            f"engine {engine.config.name}",
-            f"{rows} rows",
-            f"at most {engine.config.rows}",
-            "Give fewer prompts, or --board.",
-        )
     with progress() as advance:
         advance("compiling the engine", 0, 1)
         backend = _backend(opened, engine, drs=not options["no_drs"])
@@ -83,10 +74,15 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
             report = lambda frame, codes, label=label: advance(label, frame + 1, frames)
             advance(label, 0, frames)
             generations.append(generate(opened, prompts, backend=recorder, on_frame=report, **settings))
-        difference = first_difference(*recorders) if options["check"] else None
+            if generations[-1].interrupted:
+                break
+        interrupted = generations[-1].interrupted
+        checked = options["check"] and not interrupted
+        difference = first_difference(*recorders) if checked else None
     modes = _modes(backend, engine)
     result = _result(opened, engine, backend, generations[0], modes, options["no_drs"])
-    if options["check"]:
+    result |= {"prompts": list(prompts), "seed": seed, "threshold": options["threshold"], "interrupted": interrupted}
+    if checked:
         result["equal_to_onnxruntime"] = difference is None
         result["first_difference"] = None if difference is None else vars(difference)
     if out and difference is None:
@@ -94,6 +90,9 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
         facts = facts_of(opened, backend, seed, sampling, replay, again)
         result["files"] = write_clip(out, view_of(opened, generations[0]), None, facts)["files"]
     emit(result, as_json, _show)
+    if interrupted:
+        say(f"interrupted: kept the {generations[0].codes.shape[1]} finished frames")
+        raise click.exceptions.Exit(130)
     if difference is not None:
         say(f"not equal to onnxruntime: {difference}")
         raise click.exceptions.Exit(1)
@@ -134,6 +133,7 @@ def _result(
         "board": engine.board,
         "build_id": f"{engine.config.build_id:08x}",
         "drs": not fixed,
+        "frames": generation.codes.shape[1],
         "rows": generation.rows,
         "replay_ratio": generation.replay_ratio,
         "eligible_replay_ratio": generation.eligible_replay_ratio,
@@ -155,16 +155,21 @@ def _result(
 
 
 def _show(result: dict[str, Any]) -> None:
+    eligible = result["eligible_replay_ratio"]
+    of_eligible = "none eligible" if eligible != eligible else f"{eligible:.3f} of eligible"
     facts = [
         ("engine", f"{result['engine']}, build {result['build_id']}"),
-        ("rows", str(result["rows"])),
-        ("replay ratio", f"{result['replay_ratio']:.3f} ({result['eligible_replay_ratio']:.3f} of eligible)"),
+        ("scheduling", "on" if result["drs"] else "off: fixed mapping"),
+        ("prompts", ", ".join(result["prompts"])),
+        ("frames, rows, seed", f"{result['frames']}, {result['rows']}, {result['seed']}"),
+        ("replay ratio", f"{result['replay_ratio']:.3f} ({of_eligible})"),
         ("C simulation", f"{result['simulated_steps_per_second']:.1f} steps/s"),
     ]
     if "equal_to_onnxruntime" in result:
         facts.append(("equal to onnxruntime", "yes, bit for bit" if result["equal_to_onnxruntime"] else "NO"))
     table(f"C simulation of {result['bundle']}", facts)
-    table("Counters of the simulated frames and prompt", [(k, f"{v:,}") for k, v in result["counters"].items()])
+    counters = {name: value for name, value in result["counters"].items() if name not in ("steps", "replayed")}
+    table("Counters, of the prompt's steps too", [(name, f"{value:,}") for name, value in counters.items()])
     rows = [
         (
             name,
@@ -179,4 +184,11 @@ def _show(result: dict[str, Any]) -> None:
     ]
     titles = ("mode", "MB", "cycles", "ms", "memory", "groups", "skipped")
     table(f"A step, estimated by the cycle model for {result['board']}, not measured", rows, titles)
-    say("memory: of the beats it sustains; groups: of their clocks in the loops that use them; skipped: MLPs a step")
+    say(
+        "replay+drs is with Dynamic Resource Scheduling; memory: of the beats it sustains; groups: of their clocks in "
+        "the loops that use them; skipped: MLPs a step"
+    )
+    if result["replay_ratio"] == 0:
+        say("no evaluation was replayed: without --threshold the modes are the same")
+    for file in result.get("files", ()):
+        say(f"wrote {file}")

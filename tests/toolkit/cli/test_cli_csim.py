@@ -107,14 +107,14 @@ def in_process(*arguments: str):
     [
         (("--board", "nowhere"), "'nowhere' is not known"),
         (("--frames", "99"), "--frames"),
-        (("--prompt", "left turn"), "4 rows; expected at most 2"),
+        (("--prompt", "left turn"), "4 rows (2 clips, twice with guidance); expected at most 2"),
         (("--attention-sinks", "3"), "without a window"),
         (("--policy", "some"), "--policy"),
     ],
 )
 def test_bad_options(bundle_w8a8: Path, options: tuple[str, ...], message: str) -> None:
     outcome = run("csim", str(bundle_w8a8), "--prompt", "left turn", *options)
-    assert outcome.code == 2 and message in outcome.stderr and outcome.stderr.count("\n") == 1
+    assert outcome.code == 2 and message in outcome.error
 
 
 def test_unpacked_bundle_has_no_simulation_back_end(bundle_w8a8: Path, tmp_path: Path) -> None:
@@ -127,3 +127,31 @@ def test_unpacked_bundle_has_no_simulation_back_end(bundle_w8a8: Path, tmp_path:
 def test_export_for_an_unknown_board_stops_before_work(car_like: Path, tmp_path: Path) -> None:
     outcome = run("export", str(car_like), "--out", str(tmp_path / "b"), "--board", "nowhere")
     assert outcome.code == 2 and "nowhere" in outcome.stderr and not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)], ids=["alone", "check"])
+def test_interrupted_runs_keep_what_is_finished(
+    bundle_w8a8: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: tuple[str, ...]
+) -> None:
+    decode, calls = csim.CSimBackend.decode, []
+
+    def stopping(self, *arguments):
+        calls.append(None)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decode(self, *arguments)
+
+    monkeypatch.setattr(csim.CSimBackend, "decode", stopping)
+    out = tmp_path / "clip"
+    arguments = ("csim", str(bundle_w8a8), "--prompt", "left turn", *check, "--json", "--out", str(out))
+    outcome = run(*arguments)
+    assert outcome.code == 130 and "kept the 2 finished frames" in outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert result["interrupted"] and result["frames"] == 2 and "equal_to_onnxruntime" not in result
+    assert load_file(out / "run.safetensors")["codes"].shape[1] == 2
+
+
+def test_too_many_rows_for_a_packed_bundle(packed_bundle: Path, tmp_path: Path) -> None:
+    prompts = ("--prompt", "left turn", "--prompt", "left turn")
+    outcome = run("generate", str(packed_bundle), *prompts, "--backend", "csim", "--out", str(tmp_path / "x"))
+    assert outcome.code == 2 and "4 rows (2 clips, twice with guidance); expected at most 2" in outcome.stderr

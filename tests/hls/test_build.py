@@ -1,0 +1,54 @@
+"""Building the simulation: what is cached is whole, and what is missing is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_engine import small_engine
+
+from fastcar.hls import build
+from fastcar.hls.library import EngineLibrary
+from fastcar.toolkit.errors import UsageError
+
+ENGINE = small_engine(rows=1, max_layers=1, max_hidden=32, max_mlp=32, max_slots=64, max_codes=32)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fastcar"
+
+
+def test_a_library_that_was_cut_short_is_built_again(cache: Path) -> None:
+    library = build.build_library(ENGINE, optimize="-O0")
+    made = library.read_bytes()
+    stamp = library.stat().st_mtime_ns
+    assert build.build_library(ENGINE, optimize="-O0").stat().st_mtime_ns == stamp
+    library.write_bytes(made[:1000])
+    assert build.build_library(ENGINE, optimize="-O0").stat().st_size == len(made)
+    library.unlink()
+    assert EngineLibrary(ENGINE, build.build_library(ENGINE, optimize="-O0")).config == ENGINE
+    assert sorted(path.suffix for path in cache.iterdir()) == [".sha256", ".so"]  # nothing half-built is left
+
+
+def test_missing_tools_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as context:
+        context.setenv("CXX", "no-such-compiler")
+        with pytest.raises(UsageError, match="no no-such-compiler; expected g"):
+            build.build_library(ENGINE)
+    with monkeypatch.context() as context:
+        context.setenv("FASTCAR_AP_TYPES", str(tmp_path / "nowhere"))
+        with pytest.raises(UsageError, match="FASTCAR_AP_TYPES: .*nowhere; expected a folder with ap_int.h"):
+            build.build_library(ENGINE)
+    with monkeypatch.context() as context:
+        context.delenv("FASTCAR_AP_TYPES", raising=False)
+        context.delenv("XILINX_HLS", raising=False)
+        context.setattr(build.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(UsageError, match="no ap_int.h; .*pip install --no-deps hls4ml"):
+            build.build_library(ENGINE)
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
+    with pytest.raises(UsageError, match="cache of compiled engines: .*Set XDG_CACHE_HOME"):
+        build.build_library(ENGINE)
