@@ -52,3 +52,11 @@ def test_missing_tools_and_places(cache: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
     with pytest.raises(UsageError, match="cache of compiled engines: .*Set XDG_CACHE_HOME"):
         build.build_library(ENGINE)
+
+
+def test_the_engine_as_synthesis_sees_it_compiles(tmp_path: Path) -> None:
+    """Without the simulation's streams and processes: Vitis HLS's own streams, here those of the headers' package."""
+    build.write_headers(tmp_path, ENGINE)
+    flags = [flag for flag in build.FLAGS if flag != "-DFASTCAR_SIMULATION"]
+    include = build.include_flags(tmp_path)
+    build.compile_with([*flags, "-w", "-fsyntax-only", *include, str(build.HERE / "engine/engine.cpp")])

@@ -7,25 +7,27 @@
 
 namespace fastcar {
 
-struct CacheAccess {
-    stream<CacheCommand>* commands;
-    stream<beat_t>* incoming;
-    stream<beat_t>* outgoing;
-    stream<bool>* acknowledged;
-
-    void request(bool state, uint32_t address, uint32_t beats) const {
-        commands->write(CacheCommand{false, false, state, false, address, beats});
-    }
-    beat_t take() const { return incoming->read(); }
-
-    // To be followed by as many calls of give().
-    void store(uint32_t address, uint32_t beats, bool acknowledge) const {
-        commands->write(CacheCommand{false, true, true, acknowledge, address, beats});
-    }
-    void give(const beat_t& beat) const { outgoing->write(beat); }
-
-    void wait_for_stores() const { acknowledged->read(); }
+struct CacheStreams {
+    stream<CacheCommand> commands;
+    stream<beat_t> to_engine;
+    stream<beat_t> from_engine;
+    stream<bool> acknowledged;
 };
+
+inline void request(CacheStreams& cache, bool state, uint32_t address, uint32_t beats) {
+    cache.commands.write(CacheCommand{false, false, state, false, address, beats});
+}
+
+inline beat_t take(CacheStreams& cache) { return cache.to_engine.read(); }
+
+// To be followed by as many calls of give().
+inline void store(CacheStreams& cache, uint32_t address, uint32_t beats, bool acknowledge) {
+    cache.commands.write(CacheCommand{false, true, true, acknowledge, address, beats});
+}
+
+inline void give(CacheStreams& cache, const beat_t& beat) { cache.from_engine.write(beat); }
+
+inline void wait_for_stores(CacheStreams& cache) { cache.acknowledged.read(); }
 
 }  // namespace fastcar
 

@@ -18,13 +18,6 @@ constexpr int OPERATION_DEPTH = 16;
 constexpr int TOKEN_DEPTH = 2;
 constexpr int CACHE_COMMAND_DEPTH = 2 * MAX_KV_HEADS + 16;
 
-struct Memory {
-    const beat_t* weights[PORTS];  // the same buffer, one pointer a port
-    const beat_t* state_read[PORTS];
-    const beat_t* tables;          // the weight buffer at the cache port
-    beat_t* state;
-};
-
 struct Program {
     Model model;
     Node nodes[MAX_NODES];
@@ -73,42 +66,41 @@ node:
     return status;
 }
 
-// The sequencer's outputs as streams.
-struct StreamCommands {
-    stream<ReadCommand>* ports;
-    stream<Operation>& operations;
-    stream<bool>& decisions;
+// What the sequencer says to the others, and the decisions it hears.
+struct SequencerStreams {
+    stream<ReadCommand> commands[PORTS];
+    stream<Operation> operations;
+    stream<bool> decisions;
 
     void fetch(int port, bool state, uint32_t address, uint32_t beats) {
-        ports[port].write(ReadCommand{false, state, address, beats});
+        commands[port].write(ReadCommand{false, state, address, beats});
     }
     void operation(const Operation& operation) { operations.write(operation); }
     bool computes(int) { return decisions.read(); }
 };
 
-inline void run_sequencer(const Program& program, const Control& control, stream<ReadCommand> commands[PORTS],
-                          stream<Operation>& operations, stream<bool>& decisions) {
-    StreamCommands out = {commands, operations, decisions};
-    sequence(program.model, program.nodes, program.count, control, out);
-    operations.write(Operation{0, false, 0, 0, 0, 0.0f});
+inline void run_sequencer(const Program& program, const Control& control, SequencerStreams& streams) {
+    sequence(program.model, program.nodes, program.count, control, streams);
+    streams.operations.write(Operation{0, false, 0, 0, 0, 0.0f});
 last:
     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
-        commands[port].write(ReadCommand{true, false, 0, 0});
+        streams.commands[port].write(ReadCommand{true, false, 0, 0});
     }
 }
 
 inline void run_executor(const Program& program, const Control& control, Executor& executor,
-                         stream<beat_t> ports[PORTS], const CacheAccess& cache, stream<Operation>& operations,
-                         stream<bool>& decisions, ExecutorCounters& counters) {
-    executor.start(program.model, control, ports, cache);
+                         stream<beat_t> ports[PORTS], CacheStreams& cache, SequencerStreams& sequencer,
+                         ExecutorCounters& counters) {
+    executor.start(program.model, control, cache);
 operation:
-    for (Operation operation = operations.read(); operation.opcode != 0; operation = operations.read()) {
+    for (Operation operation = sequencer.operations.read(); operation.opcode != 0;
+         operation = sequencer.operations.read()) {
 // not pipelined: an operation is as long as its loops
 #pragma HLS LOOP_TRIPCOUNT min=12 max=1000000
-        executor.run(operation, decisions);
+        executor.run(operation, ports, cache, sequencer.decisions);
     }
-    cache.commands->write(CacheCommand{true, false, false, false, 0, 0});
+    cache.commands.write(CacheCommand{true, false, false, false, 0, 0});
     counters = executor.counters();
 }
 

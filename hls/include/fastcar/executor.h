@@ -80,39 +80,37 @@ public:
     }
 
     // Before the first operation of a start: shapes, settings and the layers' thresholds.
-    void start(const Model& model, const Control& control, stream<beat_t>* ports, const CacheAccess& cache) {
+    void start(const Model& model, const Control& control, CacheStreams& cache) {
         model_ = model;
         control_ = control;
-        ports_ = ports;
-        cache_ = cache;
         layout_ = StateLayout::of(model, control);
         records_ = StepRecords::of(model, control);
         counters_ = ExecutorCounters();
-        cache_.request(true, control_.thresholds, ceil_div(model_.layers, 2));
+        request(cache, true, control_.thresholds, ceil_div(model_.layers, 2));
     threshold:
         for (int beat = 0; beat < ceil_div(model_.layers, 2); beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_LAYERS/2
-            const beat_t values = cache_.take();
+            const beat_t values = take(cache);
             thresholds_[2 * beat] = limit_threshold((int64_t)values.range(63, 0).to_uint64());
             thresholds_[2 * beat + 1] = limit_threshold((int64_t)values.range(127, 64).to_uint64());
         }
     }
 
-    void run(const Operation& operation, stream<bool>& decisions) {
+    void run(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions) {
         switch (operation.opcode) {
-            case EMBED: embed(operation); break;
+            case EMBED: embed(operation, cache); break;
             case NORM_ATTENTION:
-            case NORM_FINAL: norm(operation, all_rows()); break;
-            case NORM_MLP: norm_mlp(operation); break;
-            case LINEAR_QKV: linear_qkv(operation); break;
-            case HEADS: heads(operation, decisions); break;
-            case ATTENTION: attention(operation); break;
-            case LINEAR_OUTPUT: linear_output(operation); break;
-            case LINEAR_GATE_UP: linear_gate_up(operation); break;
-            case LINEAR_DOWN: linear_down(operation); break;
-            case LINEAR_LOGITS: linear_logits(operation); break;
-            case SAMPLE: sample_codes(operation); break;
+            case NORM_FINAL: norm(operation, ports, all_rows()); break;
+            case NORM_MLP: norm_mlp(operation, ports); break;
+            case LINEAR_QKV: linear_qkv(operation, ports); break;
+            case HEADS: heads(operation, ports, cache, decisions); break;
+            case ATTENTION: attention(operation, ports); break;
+            case LINEAR_OUTPUT: linear_output(operation, ports); break;
+            case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
+            case LINEAR_DOWN: linear_down(operation, ports, cache); break;
+            case LINEAR_LOGITS: linear_logits(operation, ports); break;
+            case SAMPLE: sample_codes(operation, cache); break;
             default: break;
         }
     }
@@ -129,7 +127,7 @@ private:
 
     // n 32-bit words dealt to the ports beat by beat.
     template <typename Store>
-    void read_words(int words, Store store) {
+    void read_words(stream<beat_t> ports[PORTS], int words, Store keep) {
     word_beat:
         for (int beat = 0; beat < word_beats(words); beat++) {
 #pragma HLS PIPELINE II=1
@@ -137,12 +135,12 @@ private:
         word_port:
             for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
-                const beat_t values = ports_[port].read();
+                const beat_t values = ports[port].read();
             word:
                 for (int word = 0; word < BEAT_WORDS; word++) {
 #pragma HLS UNROLL
                     const int index = (beat * PORTS + port) * BEAT_WORDS + word;
-                    if (index < words) store(index, word_of(values, word));
+                    if (index < words) keep(index, word_of(values, word));
                 }
             }
         }
@@ -166,30 +164,28 @@ private:
     }
 
     template <typename Sink>
-    void linear(const Operation& operation, const Dealing& dealing, Sink& sink) {
+    void linear(const Operation& operation, stream<beat_t> ports[PORTS], const Dealing& dealing, Sink& sink) {
         const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
-        counters_.clocks += quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports_, shape, dealing, x8_, x_scale_, sink,
+        counters_.clocks += quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, shape, dealing, x8_, x_scale_, sink,
                                                                   counters_.busy_beats);
     }
 
-    void embed(const Operation& operation);
-    void norm(const Operation& operation, const Dealing& dealing);
-    void norm_mlp(const Operation& operation);
-    void linear_qkv(const Operation& operation);
-    void heads(const Operation& operation, stream<bool>& decisions);
+    void embed(const Operation& operation, CacheStreams& cache);
+    void norm(const Operation& operation, stream<beat_t> ports[PORTS], const Dealing& dealing);
+    void norm_mlp(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void linear_qkv(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions);
     void rotate_row(int row);
-    void attention(const Operation& operation);
-    void linear_output(const Operation& operation);
-    void linear_gate_up(const Operation& operation);
-    void linear_down(const Operation& operation);
-    void linear_logits(const Operation& operation);
-    void sample_codes(const Operation& operation);
-    void write_record(const Operation& operation);
+    void attention(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void linear_output(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void linear_gate_up(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void linear_down(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache);
+    void linear_logits(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void sample_codes(const Operation& operation, CacheStreams& cache);
+    void write_record(const Operation& operation, CacheStreams& cache);
 
     Model model_;
     Control control_;
-    stream<beat_t>* ports_;
-    CacheAccess cache_;
     StateLayout layout_;
     StepRecords records_;
     ExecutorCounters counters_;

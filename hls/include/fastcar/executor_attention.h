@@ -32,8 +32,8 @@ inline void Executor::rotate_row(int row) {
 
 // The score needs only q and the key of one frame earlier, so the decision is known before attention starts. K and V
 // are in memory before it is sent: whoever fetches on its word may read them.
-inline void Executor::heads(const Operation& operation, stream<bool>& decisions) {
-    read_words(head_words(model_), [this](int index, uint32_t word) { keep_head_word(index, word); });
+inline void Executor::heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions) {
+    read_words(ports, head_words(model_), [this](int index, uint32_t word) { keep_head_word(index, word); });
     const int head_beats = model_.head_dim / BEAT_BYTES;
     const int heads = model_.heads;
     const int kv_heads = model_.kv_heads;
@@ -49,51 +49,51 @@ row:
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
             const uint32_t key = layout_.key(layer, row, head, slot_before(model_, position));
-            if (position > 0) cache_.request(true, key, head_beats);
+            if (position > 0) request(cache, true, key, head_beats);
         }
-        cache_.request(true, layout_.replay(place, layer, row) + model_.hidden / BEAT_HALVES, 1);
+        request(cache, true, layout_.replay(place, layer, row) + model_.hidden / BEAT_HALVES, 1);
         rotate_row(row);
     earlier:
         for (int beat = 0; beat < kv_heads * head_beats; beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_BEATS
-            k_before_[beat] = position > 0 ? cache_.take() : beat_t(0);  // the caches hold nothing yet
+            k_before_[beat] = position > 0 ? take(cache) : beat_t(0);  // the caches hold nothing yet
         }
-        age_[row] = (int32_t)word_of(cache_.take(), 0);
+        age_[row] = (int32_t)word_of(take(cache), 0);
         scores_[layer][row] = temporal_attention_score<MAX_HEADS, MAX_HEAD_BEATS>(
             q_score_, k_before_, multiplier_, heads, heads / kv_heads, head_beats);
 
         // The position's own slot: its key as it is, its value into lane slot mod 16 of the open block.
         const int lane = position % BLOCK_SLOTS;
-        if (lane > 0) cache_.request(true, layout_.block(layer, row, true, 0, position), model_.head_dim);
+        if (lane > 0) request(cache, true, layout_.block(layer, row, true, 0, position), model_.head_dim);
     cache_head:
         for (int head = 0; head < kv_heads; head++) {
 // not pipelined: the beats of a head are
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
             if (lane > 0 && head + 1 < kv_heads) {
-                cache_.request(true, layout_.block(layer, row, true, head + 1, position), model_.head_dim);
+                request(cache, true, layout_.block(layer, row, true, head + 1, position), model_.head_dim);
             }
-            cache_.store(layout_.key(layer, row, head, position), head_beats, false);
+            store(cache, layout_.key(layer, row, head, position), head_beats, false);
         key_beat:
             for (int beat = 0; beat < head_beats; beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEAD_BEATS
-                cache_.give(qkv_[row][(heads + head) * head_beats + beat]);
+                give(cache, qkv_[row][(heads + head) * head_beats + beat]);
             }
             const bool last = row == (int)control_.rows - 1 && head == kv_heads - 1;
-            cache_.store(layout_.block(layer, row, true, head, position), model_.head_dim, last);
+            store(cache, layout_.block(layer, row, true, head, position), model_.head_dim, last);
         value_beat:
             for (int dim = 0; dim < (int)model_.head_dim; dim++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=16 max=MAX_HEAD_DIM
-                beat_t block = lane > 0 ? cache_.take() : beat_t(0);
+                beat_t block = lane > 0 ? take(cache) : beat_t(0);
                 const beat_t& value = qkv_[row][(heads + kv_heads + head) * head_beats + dim / BEAT_BYTES];
                 set_byte(block, lane, (uint8_t)byte_of(value, dim % BEAT_BYTES));
-                cache_.give(block);
+                give(cache, block);
             }
         }
     }
-    cache_.wait_for_stores();
+    wait_for_stores(cache);
 
     const ap_uint<32> replay =
         replay_decision(scores_[layer], thresholds_[layer], has_frame_before(model_, position), age_, control_.max_age,
@@ -110,7 +110,7 @@ count:
     if (skips(mlp_)) counters_.passes_skipped++;
 }
 
-inline void Executor::attention(const Operation& operation) {
+inline void Executor::attention(const Operation& operation, stream<beat_t> ports[PORTS]) {
     const int head_beats = model_.head_dim / BEAT_BYTES;
     const int heads = model_.heads;
     const int kv_heads = model_.kv_heads;
@@ -128,7 +128,7 @@ row:
             const beat_t* k = qkv_[row] + (heads + head) * head_beats;
             const beat_t* v = k + kv_heads * head_beats;
             counters_.clocks += attention_head<GROUPS, VECTOR>(
-                ports_, attention_, q, k, v, exponent_ + head * group, v_scale_[head], visible, group, model_.head_dim,
+                ports, attention_, q, k, v, exponent_ + head * group, v_scale_[head], visible, group, model_.head_dim,
                 wide_[row] + head * group * model_.head_dim, counters_.busy_beats);
         }
         x_scale_[row] = quantize_row<VECTOR, MAX_WIDE>(wide_[row], x8_[row], heads * model_.head_dim);

@@ -7,14 +7,14 @@
 namespace fastcar {
 
 // Tokens and uniforms of the step, the rows' embeddings, and the rotary tables of the position.
-inline void Executor::embed(const Operation& operation) {
+inline void Executor::embed(const Operation& operation, CacheStreams& cache) {
     const bool from_host = operation.step == 0 || (control_.flags & FLAG_TEACHER) != 0;
-    cache_.request(true, control_.input + operation.step * records_.input(), records_.input());
+    request(cache, true, control_.input + operation.step * records_.input(), records_.input());
 record:
     for (int beat = 0; beat < (int)records_.input(); beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=2 max=2*MAX_ROWS/BEAT_WORDS
-        const beat_t values = cache_.take();
+        const beat_t values = take(cache);
     word:
         for (int word = 0; word < BEAT_WORDS; word++) {
 #pragma HLS UNROLL
@@ -35,12 +35,12 @@ row:
             token = 0;
         }
         const int beats = model_.hidden / BEAT_HALVES;
-        cache_.request(false, model_.embedding + token * beats, beats);
+        request(cache, false, model_.embedding + token * beats, beats);
     value:
         for (int beat = 0; beat < beats; beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=2 max=MAX_HIDDEN/BEAT_HALVES
-            const beat_t values = cache_.take();
+            const beat_t values = take(cache);
         half:
             for (int half = 0; half < BEAT_HALVES; half++) {
 #pragma HLS UNROLL
@@ -50,12 +50,12 @@ row:
         }
     }
     const int table_beats = model_.head_dim / BEAT_WORDS;
-    cache_.request(false, model_.rotary + operation.position * 2 * table_beats, 2 * table_beats);
+    request(cache, false, model_.rotary + operation.position * 2 * table_beats, 2 * table_beats);
 rotary:
     for (int beat = 0; beat < 2 * table_beats; beat++) {
 #pragma HLS PIPELINE II=1
 #pragma HLS LOOP_TRIPCOUNT min=8 max=2*MAX_HEAD_DIM/BEAT_WORDS
-        const beat_t values = cache_.take();
+        const beat_t values = take(cache);
     angle:
         for (int word = 0; word < BEAT_WORDS; word++) {
 #pragma HLS UNROLL
@@ -69,9 +69,9 @@ rotary:
     }
 }
 
-inline void Executor::norm(const Operation& operation, const Dealing& dealing) {
+inline void Executor::norm(const Operation& operation, stream<beat_t> ports[PORTS], const Dealing& dealing) {
     const int hidden = model_.hidden;
-    read_words(hidden, [this](int index, uint32_t word) { gain_[index] = float_of(word); });
+    read_words(ports, hidden, [this](int index, uint32_t word) { gain_[index] = float_of(word); });
 row:
     for (int entry = 0; entry < (int)dealing.count; entry++) {
 // not pipelined: the passes over a row are
@@ -81,24 +81,24 @@ row:
     }
 }
 
-inline void Executor::norm_mlp(const Operation& operation) {
-    if (!skips(mlp_)) norm(operation, mlp_);
+inline void Executor::norm_mlp(const Operation& operation, stream<beat_t> ports[PORTS]) {
+    if (!skips(mlp_)) norm(operation, ports, mlp_);
 }
 
-inline void Executor::linear_qkv(const Operation& operation) {
+inline void Executor::linear_qkv(const Operation& operation, stream<beat_t> ports[PORTS]) {
     WideSink sink = {wide_, (int)((model_.heads + 2 * model_.kv_heads) * model_.head_dim)};
-    linear(operation, all_rows(), sink);
+    linear(operation, ports, all_rows(), sink);
 }
 
-inline void Executor::linear_output(const Operation& operation) {
+inline void Executor::linear_output(const Operation& operation, stream<beat_t> ports[PORTS]) {
     ResidualSink sink = {x_, (int)model_.hidden};
-    linear(operation, all_rows(), sink);
+    linear(operation, ports, all_rows(), sink);
 }
 
-inline void Executor::linear_gate_up(const Operation& operation) {
+inline void Executor::linear_gate_up(const Operation& operation, stream<beat_t> ports[PORTS]) {
     if (skips(mlp_)) return;
     SwigluSink<MAX_WIDE> sink = {wide_, (int)(2 * model_.mlp)};
-    linear(operation, mlp_, sink);
+    linear(operation, ports, mlp_, sink);
 row:
     for (int entry = 0; entry < (int)mlp_.count; entry++) {
 // not pipelined: the passes over a row are
@@ -109,10 +109,10 @@ row:
 }
 
 // The rows that compute store their outputs with age 0; the rows that replay read theirs and count up its age.
-inline void Executor::linear_down(const Operation& operation) {
+inline void Executor::linear_down(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache) {
     if (!skips(mlp_)) {
         RoundedSink<MAX_WIDE> sink = {wide_, (int)model_.hidden};
-        linear(operation, mlp_, sink);
+        linear(operation, ports, mlp_, sink);
     }
     const int place = place_of(model_, operation.position);
     const int beats = model_.hidden / BEAT_HALVES;
@@ -123,9 +123,9 @@ row:
         const uint32_t address = layout_.replay(place, operation.layer, row);
         const bool computes = mlp_.index[row];
         if (computes) {
-            cache_.store(address, beats + 1, false);
+            store(cache, address, beats + 1, false);
         } else {
-            cache_.request(true, address, beats);
+            request(cache, true, address, beats);
         }
     output:
         for (int beat = 0; beat < beats; beat++) {
@@ -133,24 +133,24 @@ row:
 #pragma HLS LOOP_TRIPCOUNT min=2 max=MAX_HIDDEN/BEAT_HALVES
             float* x = x_[row] + beat * BEAT_HALVES;
             const float* y = wide_[row] + beat * BEAT_HALVES;
-            const beat_t used = computes ? pack_bfloat16(y) : cache_.take();
-            if (computes) cache_.give(used);
+            const beat_t used = computes ? pack_bfloat16(y) : take(cache);
+            if (computes) give(cache, used);
         add:
             for (int half = 0; half < BEAT_HALVES; half++) {
 #pragma HLS UNROLL
                 x[half] = x[half] + unpack_bfloat16(used, half);
             }
         }
-        if (!computes) cache_.store(address + beats, 1, false);
+        if (!computes) store(cache, address + beats, 1, false);
         beat_t age = 0;
         set_word(age, 0, computes ? 0u : (uint32_t)age_[row] + 1u);
-        cache_.give(age);
+        give(cache, age);
     }
 }
 
-inline void Executor::linear_logits(const Operation& operation) {
+inline void Executor::linear_logits(const Operation& operation, stream<beat_t> ports[PORTS]) {
     WideSink sink = {wide_, (int)model_.codes};
-    linear(operation, all_rows(), sink);
+    linear(operation, ports, all_rows(), sink);
 }
 
 }  // namespace fastcar

@@ -6,10 +6,10 @@
 
 namespace fastcar {
 
-inline void Executor::sample_codes(const Operation& operation) {
+inline void Executor::sample_codes(const Operation& operation, CacheStreams& cache) {
     const SampleSettings settings = {control_.guidance, control_.inverse_temperature, control_.top_k, control_.top_p};
     const int unconditional = control_.rows - control_.clips;  // 0 without guidance
-    write_record(operation);
+    write_record(operation, cache);
 clip:
     for (int clip = 0; clip < (int)control_.clips; clip++) {
 // not pipelined: the passes over the codes are
@@ -19,7 +19,7 @@ clip:
         if (records_.logit_beats > 0) {
             const uint32_t record = control_.output + operation.step * records_.output(control_.clips);
             const uint32_t first = records_.code_beats + records_.replay_beats + records_.score_beats;
-            cache_.store(record + first + clip * records_.logit_beats, records_.logit_beats, false);
+            store(cache, record + first + clip * records_.logit_beats, records_.logit_beats, false);
         logit:
             for (int beat = 0; beat < (int)records_.logit_beats; beat++) {
 #pragma HLS PIPELINE II=1
@@ -31,11 +31,11 @@ clip:
                     const int code = beat * BEAT_WORDS + word;
                     if (code < (int)model_.codes) set_word(values, word, bits_of(logits_[code]));
                 }
-                cache_.give(values);
+                give(cache, values);
             }
         }
     }
-    cache_.store(control_.output + operation.step * records_.output(control_.clips), records_.code_beats, false);
+    store(cache, control_.output + operation.step * records_.output(control_.clips), records_.code_beats, false);
 code:
     for (int beat = 0; beat < (int)records_.code_beats; beat++) {
 #pragma HLS PIPELINE II=1
@@ -47,16 +47,16 @@ code:
             const int clip = beat * BEAT_WORDS + word;
             if (clip < (int)control_.clips) set_word(values, word, codes_[clip]);
         }
-        cache_.give(values);
+        give(cache, values);
     }
     counters_.steps++;
 }
 
 // Decisions and scores of all layers, behind the codes.
-inline void Executor::write_record(const Operation& operation) {
+inline void Executor::write_record(const Operation& operation, CacheStreams& cache) {
     const uint32_t record = control_.output + operation.step * records_.output(control_.clips);
     const int layers = model_.layers;
-    cache_.store(record + records_.code_beats, records_.replay_beats + records_.score_beats, false);
+    store(cache, record + records_.code_beats, records_.replay_beats + records_.score_beats, false);
 mask:
     for (int beat = 0; beat < (int)records_.replay_beats; beat++) {
 #pragma HLS PIPELINE II=1
@@ -68,7 +68,7 @@ mask:
             const int layer = beat * BEAT_WORDS + word;
             if (layer < layers) set_word(values, word, replays_[layer]);
         }
-        cache_.give(values);
+        give(cache, values);
     }
     int layer = 0;
     int row = 0;
@@ -88,7 +88,7 @@ score:
                 layer++;
             }
         }
-        cache_.give(values);
+        give(cache, values);
     }
 }
 

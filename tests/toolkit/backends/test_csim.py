@@ -195,8 +195,8 @@ def test_a_program_of_another_engine_is_refused():
 
 def test_a_stream_that_is_too_shallow_is_a_deadlock(tmp_path):
     """The cache port's FIFO must hold what is requested at once; with half of it the simulation says who waits."""
-    depths = """describe(to_engine, "cache reads", {0});
-    describe(from_engine, "cache writes", {0});""".format
+    depths = """describe(cache.to_engine, "cache reads", {0});
+    describe(cache.from_engine, "cache writes", {0});""".format
     broken = build_mutant(tmp_path, ENGINE, "../../engine/engine.cpp", depths("CACHE_FIFO_BEATS"), depths("8"))
     model = model_of(8)
     backend = CSimBackend(EngineLibrary(ENGINE, broken), pack_model(model, ENGINE), model.config, model.layout)
