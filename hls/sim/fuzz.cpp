@@ -347,6 +347,10 @@ void repair(Random& random, Start& start) {
         start.word(index + 1, NODE_WORD(opcode)) = node.opcode;
         start.word(index + 1, NODE_WORD(flags)) = node.flags;
         start.word(index + 1, NODE_WORD(layer)) = in_layer ? (index - 1) / 8 : 0;
+        LinearShape shape = {0, 0, false};
+        if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false);
+        start.word(index + 1, NODE_WORD(inputs)) = (uint32_t)shape.inputs;
+        start.word(index + 1, NODE_WORD(outputs)) = (uint32_t)shape.outputs;
         start.word(index + 1, NODE_WORD(beats)) = (uint32_t)node_beats(model, node);
         start.word(index + 1, NODE_WORD(address)) = end;
         const float eps = 1e-5f;
