@@ -12,7 +12,7 @@ import numpy as np
 from ..config import BackboneConfig, FrameLayout
 from ..numerics.tas import NEVER, Pooling
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
-from .state import DecodeState
+from .state import ZERO, DecodeState
 
 __all__ = ["Backend", "FrameRecord", "SteppingBackend", "step_inputs"]
 
@@ -162,7 +162,7 @@ class SteppingBackend(ABC):
         state = self.state
         place = (position - self.layout.prompt_length) % self.layout.tokens_per_frame
         k, v = (np.stack([cache[:, :, position] for cache in caches]) for caches in (state.k_cache, state.v_cache))
-        signed = [(part.astype(np.int16) - 128).astype(np.int8) for part in (k, v)]
+        signed = [(part.astype(np.int16) - ZERO).astype(np.int8) for part in (k, v)]
         return {"k": signed[0], "v": signed[1], "mlp_output": state.replay_cache[place].copy()}
 
     def _step(self, tokens: np.ndarray) -> dict[str, np.ndarray]:

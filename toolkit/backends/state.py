@@ -8,7 +8,7 @@ from ..config import BackboneConfig, FrameLayout
 from ..numerics.attention import MASKED
 from ..settings import FULL_ATTENTION, AttentionSettings
 
-__all__ = ["DecodeState"]
+__all__ = ["ZERO", "DecodeState"]
 
 ZERO = 128  # int8 0 as it travels in uint8
 

@@ -17,10 +17,9 @@ from ..bundle.bundle import Bundle
 from ..generation.agreement import Recorder, first_difference
 from ..generation.run import check_frames, check_seed, generate
 from ..program.packed import Packed
-from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, sampling_of, view_of, write_clip
 from .console import command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options
+from .options import attention_of, clip_options, replay_of
 
 __all__ = ["command"]
 
@@ -50,11 +49,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     opened = Bundle.open(bundle)
     frames, seed = check_frames(opened, options["frames"]), check_seed(options["seed"])
     sampling = sampling_of(opened, options)
-    thresholds = opened.manifest.thresholds
-    if options["threshold"] is not None:
-        thresholds = (options["threshold"],) * opened.manifest.config.layers
-    replay = ReplaySettings(thresholds, options["policy"], options["max_age"])
-    attention = attention_of(options)
+    replay, attention = replay_of(opened, options), attention_of(options)
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     if out:

@@ -17,7 +17,7 @@ from ..report import RunView, summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options
+from .options import attention_of, clip_options, replay_of
 
 __all__ = ["command"]
 
@@ -112,12 +112,7 @@ def _dense(
 
 def _replay(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
     """The replay settings asked for; with a wanted ratio the thresholds are still to be found."""
-    if options["dense"]:
-        return ReplaySettings()
-    thresholds = bundle.manifest.thresholds
-    if options["threshold"] is not None:
-        thresholds = (options["threshold"],) * bundle.manifest.config.layers
-    return ReplaySettings(thresholds, options["policy"], options["max_age"])
+    return ReplaySettings() if options["dense"] else replay_of(bundle, options)
 
 
 def _for_ratio(

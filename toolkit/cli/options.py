@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from ..settings import POLICIES, AttentionSettings
+from ..bundle.bundle import Bundle
+from ..settings import POLICIES, AttentionSettings, ReplaySettings
 
-__all__ = ["attention_of", "clip_options"]
+__all__ = ["attention_of", "clip_options", "replay_of"]
 
 Command = Callable[..., Any]
 
@@ -35,3 +36,11 @@ def clip_options(command: Command) -> Command:
 
 def attention_of(options: dict[str, Any]) -> AttentionSettings:
     return AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
+
+
+def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
+    """The options' threshold in every layer, or the bundle's own thresholds."""
+    thresholds = bundle.manifest.thresholds
+    if options["threshold"] is not None:
+        thresholds = (options["threshold"],) * bundle.manifest.config.layers
+    return ReplaySettings(thresholds, options["policy"], options["max_age"])

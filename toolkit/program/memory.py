@@ -46,11 +46,6 @@ class StateLayout:
         return cls(config, layout, rows, clips, slots, steps, logits)
 
     @property
-    def run_beats(self) -> int:
-        """K or V of one row and head on one port."""
-        return self.slots // SLOT_QUANTUM * self.config.head_dim
-
-    @property
     def cache_shape(self) -> tuple[int, ...]:
         """(layers, rows, K or V, kv_heads, ports, blocks, bytes of a block)."""
         config = self.config
