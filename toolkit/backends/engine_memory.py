@@ -9,7 +9,7 @@ from ..program.registers import POLICY_CODES
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from .protocol import NO_LIMIT, FrameRecord
 
-__all__ = ["EngineMemory", "control_settings"]
+__all__ = ["ClipRecords", "EngineMemory", "control_settings"]
 
 
 def control_settings(
@@ -36,6 +36,22 @@ def control_settings(
     }
 
 
+class ClipRecords:
+    """What the steps of a clip recorded, by position: made once, written frame by frame."""
+
+    def __init__(self, layout: StateLayout, limit: int) -> None:
+        self.codes = np.zeros((limit, layout.clips), np.int64)
+        self.scores = np.zeros((limit, layout.config.layers, layout.rows), np.int64)
+        self.replay = np.zeros(self.scores.shape, np.bool_)
+        self.logits = np.zeros((limit, layout.clips, layout.layout.codes), np.float32) if layout.logits else None
+
+    def frame(self, first: int, steps: int, seconds: float) -> FrameRecord:
+        """Views of the steps from position ``first`` on."""
+        own = slice(first, first + steps)
+        logits = None if self.logits is None else self.logits[own]
+        return FrameRecord(first, self.codes[own], self.scores[own], self.replay[own], logits, seconds)
+
+
 class EngineMemory:
     """The state buffer, (beats, 16) uint8; ``state`` None: allocated here, zero."""
 
@@ -54,25 +70,23 @@ class EngineMemory:
         first = 4 * parts["tokens"]
         records[:, first : first + layout.clips] = uniforms
 
-    def read_outputs(self, first: int, steps: int, seconds: float) -> FrameRecord:
-        """What the last ``steps`` steps recorded; the first of them read position ``first``."""
-        layout = self.layout
-        layers, rows, clips = layout.config.layers, layout.rows, layout.clips
+    def read_outputs(self, records: ClipRecords, first: int, steps: int) -> None:
+        """What the last ``steps`` steps recorded, into ``records``; the first of them read position ``first``."""
+        layout, own = self.layout, slice(first, first + steps)
         parts = layout.output_parts
-        records = self._words(layout.output, steps * sum(parts.values())).reshape(steps, -1)
-        ends = np.cumsum([4 * beats for beats in parts.values()])
-        codes, masks, scores, logits = np.split(records, ends[:-1], axis=1)
-        bits = masks[:, :layers, None] >> np.arange(rows, dtype=np.uint32) & 1
-        every_score = np.ascontiguousarray(scores).view(np.int64)[:, : layers * rows]
-        every_logit = np.ascontiguousarray(logits).view(np.float32).reshape(steps, clips, -1)
-        return FrameRecord(
-            first,
-            codes[:, :clips].astype(np.int64),
-            every_score.reshape(steps, layers, rows).copy(),
-            bits.astype(np.bool_),
-            every_logit[:, :, : layout.layout.codes].copy(),
-            seconds,
-        )
+        words = self._words(layout.output, steps * sum(parts.values())).reshape(steps, -1)
+        codes, masks, scores, logits = np.split(words, np.cumsum([4 * beats for beats in parts.values()])[:-1], axis=1)
+        records.codes[own] = codes[:, : layout.clips]
+        layers = layout.config.layers
+        for row in range(layout.rows):
+            np.not_equal(masks[:, :layers] & np.uint32(1 << row), 0, out=records.replay[own, :, row])
+        low, high = scores[:, 0::2], scores[:, 1::2]
+        count = layers * layout.rows
+        pairs = records.scores[own].reshape(steps, count, 1).view(np.uint32)  # little-endian, as the engine writes
+        pairs[:, :, 0], pairs[:, :, 1] = low[:, :count], high[:, :count]
+        if records.logits is not None:
+            every = logits.view(np.float32).reshape(steps, layout.clips, -1)
+            records.logits[own] = every[:, :, : layout.layout.codes]
 
     def cached(self, position: int) -> dict[str, np.ndarray]:
         """k and v (layers, rows, kv_heads, head_dim) int8 of a position, and the MLP output of its place as bfloat16

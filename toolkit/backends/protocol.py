@@ -27,7 +27,7 @@ class FrameRecord:
     codes: np.ndarray  # (steps, clips) int64, without the code offset
     scores: np.ndarray  # (steps, layers, rows) int64
     replay: np.ndarray  # (steps, layers, rows) bool
-    logits: np.ndarray  # (steps, clips, codes) float32, after guidance
+    logits: np.ndarray | None  # (steps, clips, codes) float32, after guidance; None where they were not asked for
     seconds: float
 
 
@@ -45,10 +45,12 @@ class Backend(Protocol):
         sampling: SamplingSettings,
         replay: ReplaySettings,
         attention: AttentionSettings = FULL_ATTENTION,
+        logits: bool = True,
     ) -> None:
         """Prepare for ``clips`` clips of at most ``limit`` positions; guidance doubles the rows.
 
-        ``attention`` bounds what a step attends to, not what it keeps: replay works as without it.
+        ``attention`` bounds what a step attends to, not what it keeps: replay works as without it. ``logits`` False: a
+        back end may leave them out of its records.
         """
 
     def prefill(self, tokens: np.ndarray) -> None:
@@ -123,6 +125,7 @@ class SteppingBackend(ABC):
         sampling: SamplingSettings,
         replay: ReplaySettings,
         attention: AttentionSettings = FULL_ATTENTION,
+        logits: bool = True,
     ) -> None:
         self.clips = clips
         self.state = DecodeState(self.config, self.layout, clips * (2 if sampling.guided else 1), limit, attention)

@@ -58,10 +58,10 @@ class Recorder:
         self.records: list[FrameRecord] = []
 
     def start(self, *settings: Any) -> None:
-        """As the back end's."""
-        self._start = settings
+        """As the back end's, but logits are always recorded."""
+        self._start = (*settings[:5], True)
         self.decoded, self.records = [], []
-        self.backend.start(*settings)
+        self.backend.start(*self._start)
 
     def prefill(self, tokens: np.ndarray) -> None:
         self._prompt = tokens.copy()

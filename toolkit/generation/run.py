@@ -60,7 +60,7 @@ def generate(
     draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
     if isinstance(backend, str):
         backend = open_backend(backend, bundle)
-    backend.start(len(prompts), layout.frame_start(frames), sampling, replay, attention)
+    backend.start(len(prompts), layout.frame_start(frames), sampling, replay, attention, record_logits)
 
     records: list[FrameRecord] = []
     interrupted = False

@@ -1,0 +1,145 @@
+"""What every back end that drives the decode engine shares: whole frames a start, over one state buffer."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import BackboneConfig, FrameLayout
+from ..errors import UsageError
+from ..numerics.tas import NEVER
+from ..program.engine import EngineConfig
+from ..program.memory import StateLayout
+from ..program.packed import Packed
+from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, merge_words
+from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
+from .engine_memory import ClipRecords, EngineMemory, control_settings
+from .protocol import FrameRecord
+
+__all__ = ["EngineBackend", "state_layout"]
+
+NOT_SUMMED = ("status", "build_id", "cycles", "stalls")
+
+
+def state_layout(
+    config: BackboneConfig, layout: FrameLayout, rows: int, clips: int, limit: int, logits: bool = False
+) -> StateLayout:
+    """The state buffer of a clip: caches for ``limit`` positions, records of a frame's steps or of the prompt's."""
+    steps = max(layout.tokens_per_frame, layout.prompt_length)
+    return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits)
+
+
+@dataclass
+class _Clock:
+    """Seconds of the last start, and those of them in which the engine did not work: the host's own."""
+
+    total: float = 0.0
+    host: float = 0.0
+
+
+class EngineBackend(ABC):
+    """Runs a packed model; ``reassign`` False turns Dynamic Resource Scheduling off.
+
+    Between two starts of a clip nothing is allocated but what Python needs for its own small objects: records are
+    written into arrays made in ``start``.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        engine: EngineConfig,
+        packed: Packed,
+        config: BackboneConfig,
+        layout: FrameLayout,
+        reassign: bool = True,
+    ) -> None:
+        self.engine, self.packed = engine, packed
+        self.config, self.layout, self.reassign = config, layout, reassign
+
+    @abstractmethod
+    def memory_for(self, layout: StateLayout) -> EngineMemory:
+        """A state buffer for the clip to come, all zero."""
+
+    @abstractmethod
+    def run_engine(self, control: dict[str, float]) -> tuple[dict[str, int], float]:
+        """Start the engine once: its report, and the seconds from doorbell to done. Raises if it did not finish."""
+
+    def start(
+        self,
+        clips: int,
+        limit: int,
+        sampling: SamplingSettings,
+        replay: ReplaySettings,
+        attention: AttentionSettings = FULL_ATTENTION,
+        logits: bool = True,
+    ) -> None:
+        rows = clips * (2 if sampling.guided else 1)
+        if rows > self.engine.rows:
+            raise UsageError(
+                f"engine {self.engine.name}",
+                f"{rows} rows ({clips} clips{', twice with guidance' if sampling.guided else ''})",
+                f"at most {self.engine.rows}",
+                "Give fewer prompts, or pack for an engine with more rows.",
+            )
+        layout = state_layout(self.config, self.layout, rows, clips, limit, logits)
+        self.memory = self.memory_for(layout)
+        self.records = ClipRecords(layout, limit)
+        self.clock = _Clock()
+        self.position = 0
+        self._totals: dict[str, int] = {}
+        self._never = np.full(self.config.layers, NEVER, np.int64)
+        self._zeros = np.zeros((layout.steps, clips), np.int64)
+        self._settings = control_settings(layout, sampling, replay, attention) | {
+            "descriptors": len(self.packed.program),
+            "weight_beats": len(self.packed.weights),
+        }
+
+    def prefill(self, tokens: np.ndarray) -> None:
+        self._teach(tokens)
+
+    def score(self, tokens: np.ndarray) -> np.ndarray:
+        if not self.memory.layout.logits:
+            raise ValueError("score needs logits; expected start(..., logits=True)")
+        return np.concatenate([record.logits for record in self._teach(tokens)])
+
+    def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
+        return self._run(tokens[None], uniforms, thresholds, 0)
+
+    def counters(self) -> dict[str, int]:
+        """Sums over all starts; see ``toolkit.program.registers.REPORT``. 64-bit counters as one number."""
+        return dict(self._totals)
+
+    def cached(self, position: int) -> dict[str, np.ndarray]:
+        return self.memory.cached(position)
+
+    def _teach(self, tokens: np.ndarray) -> list[FrameRecord]:
+        """Run the positions of tokens (rows, n), as many a start as the records hold."""
+        steps = self.memory.layout.steps
+        parts = [tokens[:, first : first + steps].T for first in range(0, tokens.shape[1], steps)]
+        return [self._run(part, self._zeros[: len(part)], self._never, FLAG_TEACHER) for part in parts]
+
+    def _run(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray, flags: int) -> FrameRecord:
+        """tokens (1 or steps, rows), uniforms (steps, clips)."""
+        began, steps = time.perf_counter(), len(uniforms)
+        self.memory.write_inputs(tokens, uniforms, thresholds)
+        flags |= FLAG_REASSIGN if self.reassign else 0
+        flags |= FLAG_LOGITS if self.memory.layout.logits else 0
+        report, worked = self.run_engine(self._settings | {"position": self.position, "steps": steps, "flags": flags})
+        self.memory.read_outputs(self.records, self.position, steps)
+        self._add(report)
+        self.clock.total = time.perf_counter() - began
+        self.clock.host = self.clock.total - worked
+        record = self.records.frame(self.position, steps, self.clock.total)
+        self.position += steps
+        return record
+
+    def _add(self, report: dict[str, int]) -> None:
+        for name, value in merge_words(report).items():
+            if name not in NOT_SUMMED:
+                self._totals[name] = self._totals.get(name, 0) + value
+        self._totals["steps"] = self._totals["steps_done"]
+        self._totals["replayed"] = self._totals["rows_replayed"]
