@@ -13,8 +13,18 @@ import onnx_ir as ir
 from .. import __version__
 from ..overlays import Engine, load_engine
 from ..toolkit.backends.golden import record_golden
+from ..toolkit.backends.golden_nodes import record_nodes
 from ..toolkit.backends.reference import ReferenceBackend
-from ..toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, TOKENIZER, WEIGHTS, Bundle, write_bundle
+from ..toolkit.bundle.bundle import (
+    BACKBONE,
+    DECODER,
+    GOLDEN,
+    GOLDEN_NODES,
+    TOKENIZER,
+    WEIGHTS,
+    Bundle,
+    write_bundle,
+)
 from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
 from ..toolkit.errors import UsageError
@@ -88,7 +98,7 @@ def export_model(
             pack_model(quantized.model, engine.config).write(folder)
         write_golden(folder, quantized.model, imported, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
-        return _manifest(imported, chosen, quantized.model, record, engine, board)
+        return _manifest(imported, chosen, quantized.model, record, engine)
 
     return write_bundle(out, fill, overwrite)
 
@@ -102,13 +112,13 @@ def write_backbone(folder: Path, model: IntegerModel) -> None:
 
 
 def write_golden(folder: Path, model: IntegerModel, imported: ImportedModel, progress: Progress) -> None:
-    """A few steps of the NumPy reference, for every back end to be compared with."""
+    """A few steps of the NumPy reference, for every back end to be compared with; the nodes of some for engines."""
     progress("golden clip", 0, 1)
     prompts, length = imported.prompts, imported.layout.prompt_length
     tokens = np.stack([prompts.encode(prompts.phrases[0], length), prompts.unconditional(length)])
-    record_golden(
-        ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions)), tokens, folder / GOLDEN
-    )
+    backend = ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions))
+    record_golden(backend, tokens, folder / GOLDEN)
+    record_nodes(backend, folder / GOLDEN, folder / GOLDEN_NODES)
     progress("golden clip", 1, 1)
 
 
@@ -138,7 +148,6 @@ def _manifest(
     model: IntegerModel,
     record: dict,
     engine: Engine | None,
-    overlay: str | None,
 ) -> Manifest:
     config = model.config
     return Manifest(
@@ -153,7 +162,8 @@ def _manifest(
         tas_unit=tuple(tas_unit(layer.tas_scale, config.heads, config.head_dim) for layer in model.layers),
         thresholds=(None,) * config.layers,
         board=engine.board if engine else None,
-        overlay=overlay,
+        overlay=engine.config.name if engine else None,
+        engine=engine.config if engine else None,
         record=record,
         files={},
     )

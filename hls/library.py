@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..toolkit.program.descriptors import Opcode
 from ..toolkit.program.engine import EngineConfig
+from ..toolkit.program.register_map import POINTERS
 from ..toolkit.program.registers import REPORT
 from .build import build_library
 
@@ -29,7 +31,7 @@ class EngineLibrary:
         self.path = path or build_library(config)
         self._library = ctypes.CDLL(str(self.path))
         self._library.fastcar_run.restype = ctypes.c_int
-        self._library.fastcar_run.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_char_p, ctypes.c_size_t]
+        self._library.fastcar_run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_char_p, ctypes.c_size_t]
         self._library.fastcar_count.restype = ctypes.c_int
         self._library.fastcar_count.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_double] + [ctypes.c_void_p] * 3
 
@@ -42,12 +44,21 @@ class EngineLibrary:
         for name, array in (("program", program), ("weights", weights), ("state", state), ("control", control)):
             if not array.flags.c_contiguous:
                 raise ValueError(f"{name} is not contiguous; expected memory as the engine reads it")
+        kinds = {"program": program, "tables": weights, "weights": weights, "state": state}
+        addresses = [kinds[pointer.rstrip("0123")].ctypes.data for pointer in POINTERS]
+        return REPORT.unpack(self.run_at(addresses, control))
+
+    def run_at(self, addresses: Sequence[int], control: np.ndarray) -> np.ndarray:
+        """Start the engine with these host addresses as its pointer arguments (``POINTERS``): the report's words.
+
+        Nothing checks that they are memory of the sizes in ``control``; see ``run`` for what may be raised.
+        """
         report = np.zeros(REPORT.length, np.uint32)
         message = ctypes.create_string_buffer(MESSAGE_BYTES)
-        arrays = (program, weights, state, control, report)
-        if self._library.fastcar_run(*(array.ctypes.data for array in arrays), message, MESSAGE_BYTES):
+        pointers = (ctypes.c_void_p * len(POINTERS))(*addresses)
+        if self._library.fastcar_run(pointers, control.ctypes.data, report.ctypes.data, message, MESSAGE_BYTES):
             raise SimulationError(message.value.decode(errors="replace"))
-        return REPORT.unpack(report)
+        return report
 
     def count(
         self, program: np.ndarray, control: np.ndarray, replays: np.ndarray, ddr_beats_per_cycle: float

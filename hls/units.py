@@ -89,9 +89,9 @@ def _cache(c: EngineConfig) -> Unit:
 
 
 def _sequencer(c: EngineConfig) -> Unit:
-    """Nodes of 8 words; products of addresses and the checks of a program: A."""
+    """Nodes of 8 words; products of addresses, the checks of a program and of the size of a trace: A."""
     memories = (Memory("nodes", 1 + 8 * c.max_layers + 3, 256), Memory("operations", OPERATION_FIFO, 193))
-    return Unit("sequencer and program", memories=memories, dsp=18 + 30, lut=2000 + 2500)
+    return Unit("sequencer and program", memories=memories, dsp=18 + 30 + 12, lut=2000 + 2500)
 
 
 def _groups(c: EngineConfig) -> Unit:
@@ -188,14 +188,16 @@ def _score(c: EngineConfig) -> Unit:
 
 
 def _rows(c: EngineConfig) -> Unit:
-    """Residual stream, wide rows and operands; embedding and replayed outputs, 8 values a clock."""
+    """Residual stream, wide rows and operands; embedding and replayed outputs, 8 values a clock; a beat to trace."""
     lanes = max(8, c.vector)
     memories = (
         Memory("residual stream", c.rows * _ceil(c.max_hidden, lanes), 32 * lanes),
         Memory("wide rows", c.rows * _ceil(c.max_wide, lanes), 32 * lanes),
         Memory("operands", _ceil(c.max_inputs, 16), BEAT, c.rows),
     )
-    return Unit("row buffers", {"from_int32": 8, "multiply": 8, "add": 8}, memories, lut=8 * 40)
+    # A: the words of two arrays' banks, the operand of a row, one of these, heads and scale; its addresses
+    traced = BEAT * (mux(2 * lanes // 4) + mux(c.rows) + mux(4)) + 150
+    return Unit("row buffers", {"from_int32": 8, "multiply": 8, "add": 8}, memories, lut=8 * 40 + traced)
 
 
 def _sampling(c: EngineConfig) -> Unit:
@@ -212,8 +214,8 @@ def _sampling(c: EngineConfig) -> Unit:
 
 
 def _control(c: EngineConfig) -> Unit:
-    """States of the loops, products of the executor's addresses: A."""
-    return Unit("control", dsp=18, lut=3000 + 10 * c.rows)
+    """States of the loops, products of the executor's addresses and of what a traced row takes: A."""
+    return Unit("control", dsp=18 + 6, lut=3000 + 10 * c.rows)
 
 
 def _shared(executor: list[Unit]) -> Unit:

@@ -49,8 +49,9 @@ def load_engine(name_or_path: str | Path) -> Engine:
             "For another engine, give the path of its .toml file.",
         )
     engine = _read(path)
-    board = path.parent / engine.board if engine.board.endswith(".toml") else engine.board
-    check_fits(engine.config, load_board(board))
+    if engine.board.endswith(".toml"):
+        engine = engine.model_copy(update={"board": str((path.parent / engine.board).resolve())})
+    check_fits(engine.config, load_board(engine.board))
     return engine
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["BundleError", "CheckpointError", "FastCarError", "OutputError", "UsageError"]
+__all__ = ["BundleError", "CheckpointError", "DeviceError", "FastCarError", "OutputError", "OverlayError", "UsageError"]
 
 
 class FastCarError(Exception):
     """Base of every error that is the input's fault; the command line prints it on one line and exits with 2."""
+
+    exit_code = 2
 
     def __init__(self, subject: object, found: str, expected: str, fix: str) -> None:
         self.subject, self.found, self.expected, self.fix = str(subject), found, expected, fix
@@ -27,3 +29,17 @@ class BundleError(FastCarError):
 
 class OutputError(FastCarError):
     """The place to write to cannot take the result."""
+
+
+class OverlayError(FastCarError):
+    """A bitstream, its hardware handoff and the bundle do not belong together."""
+
+
+class DeviceError(FastCarError):
+    """The device failed while it worked; ``dump``: its registers at that moment, a line each."""
+
+    exit_code = 3
+
+    def __init__(self, subject: object, found: str, expected: str, fix: str, dump: str = "") -> None:
+        super().__init__(subject, found, expected, fix)
+        self.dump = dump

@@ -97,11 +97,14 @@ class _Step:
         op, name = self.op, f"layers.{index}"
         weight = lambda part: self._weight(f"{name}.{part}")
         call = lambda function, *inputs, outputs=1: op.call(
-            function, *inputs, outputs=outputs, name=f"{name}.{function}.{len(op.tape.nodes)}"
+            function, *inputs, outputs=outputs, name=f"{name}.{function}"
+        )
+        linear = lambda part, x: op.call(
+            self.forms[part].function, *x, *self._linear(f"{name}.{part}", part), name=f"{name}.{part}"
         )
         k_cache, v_cache = (self._cache(f"{part}_cache.{index}") for part in ("k", "v"))
         normed = call("RMSNorm", x, weight("attention_gain"), outputs=2)
-        qkv = call(self.forms["qkv"].function, *normed, *self._linear(f"{name}.qkv", "qkv"))
+        qkv = linear("qkv", normed)
         parts = call("RotaryEmbedding", qkv, *self.turn, weight("head_scale"), outputs=4 if self.pre else 3)
         q, k, v = parts[:3]
         score = call(
@@ -112,7 +115,7 @@ class _Step:
         tables = [self._weight(f"table.attention{part}") for part in ("", ".high", ".low")]
         mixed = call("Attention", q, k, v, k_cache, v_cache, self.mask, weight("exponent"), weight("v_scale"), *tables)
         quantized = call("QuantizeRows", mixed, outputs=2)
-        x = op("Add", x, call(self.forms["output"].function, *quantized, *self._linear(f"{name}.output", "output")))
+        x = op("Add", x, linear("output", quantized))
         mlp_weights = [*self._linear(f"{name}.gate_up", "gate_up"), *self._linear(f"{name}.down", "down")]
         used, to_cache = call(
             "ReplayMLP", x, replay, cached, weight("mlp_gain"), self._weight("table.sigmoid"), *mlp_weights, outputs=2

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ...toolkit.config import BackboneConfig, FrameLayout
 from ...toolkit.numerics.attention import AttentionScales
 from ...toolkit.numerics.rope import rotary_tables
 from ...toolkit.numerics.weights import IntegerModel
-from ...toolkit.program.descriptors import ENDING, LAYER, MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode
+from ...toolkit.program.descriptors import MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode, node_sequence
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
 from ...toolkit.program.packed import Packed
@@ -117,14 +115,6 @@ class ProgramPlan:
         node["address"] = self.end
         self.end += PORTS * node["beats"]
         return node
-
-
-def node_sequence(layers: int) -> Iterator[tuple[Opcode, int]]:
-    """Opcodes of a step in order, with the layer each belongs to."""
-    yield Opcode.EMBED, 0
-    for layer in range(layers):
-        yield from ((opcode, layer) for opcode in LAYER)
-    yield from ((opcode, 0) for opcode in ENDING)
 
 
 def node_names(layers: int) -> list[str]:

@@ -102,10 +102,11 @@ public:
                 break;
             case LINEAR_DOWN: down(operation, mlp, work); break;
             case HEADS: heads(operation, work); break;
-            case ATTENTION: attention(operation, take); return;
+            case ATTENTION: attention(operation, take); return;  // with its trace
             case SAMPLE: sampling(work); break;
             default: break;
         }
+        trace(operation, work);
         take(work);
     }
 
@@ -202,8 +203,16 @@ private:
             values.after = 2 * timing_.loop_depth + group * vectors(model_.head_dim);
             const bool row_done = (item + 1) % model_.kv_heads == 0;
             if (row_done) values.after += quantize_clocks((int64_t)model_.heads * model_.head_dim);
+            if (item == total - 1) trace(operation, values);
             take(values);
         }
+    }
+
+    void trace(const Operation& operation, Work& work) const {
+        const int64_t beats = trace_row_beats(model_, operation.opcode);
+        if (!(control_.flags & FLAG_TRACE) || beats == 0) return;
+        work.writes += control_.rows * beats;
+        work.after += control_.rows * (beats + timing_.loop_depth);
     }
 
     void sampling(Work& work) const {

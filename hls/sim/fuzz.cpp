@@ -163,6 +163,7 @@ std::vector<bool> writable(const Model& model, const Control& control) {
         }
     }
     allow(control.output, (uint64_t)control.steps * records.output(control.clips));
+    if (control.flags & FLAG_TRACE) allow(control.trace, trace_beats(model, control));
     return allowed;
 }
 
@@ -177,7 +178,8 @@ void expect_sane(const Model& model, const Control& control) {
         fail("steps beyond the context ran");
     }
     if ((uint64_t)model.code_offset + model.codes > model.vocab) fail("codes beyond the vocabulary ran");
-    if (control.flags > 7 || control.policy > 2 || control.max_age < 1 || control.top_k < 1 || control.top_p < 1 ||
+    if ((control.flags & FLAG_TRACE) && control.steps != 1) fail("a traced start of other than one step ran");
+    if (control.flags > 15 || control.policy > 2 || control.max_age < 1 || control.top_k < 1 || control.top_p < 1 ||
         control.top_p > 65536) {
         fail("settings outside of their ranges ran");
     }
@@ -306,7 +308,7 @@ void write_inputs(Random& random, Start& start) {
 void change_settings(Random& random, Start& start) {
     Control& control = start.control;
     switch (random.below(8)) {
-        case 0: control.flags = random.below(8); break;
+        case 0: control.flags = random.below(16); break;
         case 1: control.policy = random.below(3); break;
         case 2: control.max_age = (int32_t)random.between(1, 0x7FFFFFFF) >> random.below(31); break;
         case 3:
@@ -359,14 +361,15 @@ void repair(Random& random, Start& start) {
     }
     control.weight_beats = end;
     const StepRecords records = StepRecords::of(model, control);
-    const uint64_t parts[3] = {(uint64_t)ceil_div((int)model.layers, 2), (uint64_t)control.steps * records.input(),
-                               (uint64_t)control.steps * records.output(control.clips)};
-    uint32_t* const addresses[3] = {&control.thresholds, &control.input, &control.output};
-    const uint32_t first = random.below(3);  // the records in any order
+    const uint64_t parts[4] = {(uint64_t)ceil_div((int)model.layers, 2), (uint64_t)control.steps * records.input(),
+                               (uint64_t)control.steps * records.output(control.clips),
+                               control.flags & FLAG_TRACE ? trace_beats(model, control) : 0};
+    uint32_t* const addresses[4] = {&control.thresholds, &control.input, &control.output, &control.trace};
+    const uint32_t first = random.below(4);  // the records in any order
     uint64_t beat = StateLayout::of(model, control).end();
-    for (uint32_t i = 0; i < 3; i++) {
-        *addresses[(first + i) % 3] = (uint32_t)beat;
-        beat += parts[(first + i) % 3];
+    for (uint32_t i = 0; i < 4; i++) {
+        *addresses[(first + i) % 4] = (uint32_t)beat;
+        beat += parts[(first + i) % 4];
     }
     control.state_beats = (uint32_t)beat;
 }
@@ -405,9 +408,9 @@ bool reshape(Random& random, Start& start) {
     control.rows = control.clips * 2 <= (uint32_t)ROWS && random.one_in(2) ? control.clips * 2 : control.clips;
     control.slots = pick(PORTS * BLOCK_SLOTS, MAX_SLOTS, PORTS * BLOCK_SLOTS);
     const uint32_t positions = start.model().positions < control.slots ? start.model().positions : control.slots;
-    control.steps = random.one_in(8) ? 0 : random.one_in(4) ? 2 : 1;
+    control.flags = random.below(16);
+    control.steps = control.flags & FLAG_TRACE ? 1 : random.one_in(8) ? 0 : random.one_in(4) ? 2 : 1;
     control.position = random.one_in(3) ? positions - control.steps : random.below(positions + 1 - control.steps);
-    control.flags = random.below(8);
     control.policy = random.below(3);
     control.sinks = random.one_in(2) ? 0 : random.below(control.slots);
     control.window = random.one_in(2) ? 0 : random.below(control.slots);
@@ -431,7 +434,7 @@ void move_address(Random& random, Start& start) {
     const uint32_t node = start.descriptors() > 1 ? random.between(1, start.descriptors() - 1) : 0;
     const uint32_t weights_end = control.weight_beats + slack;
     const uint32_t state_end = control.state_beats + slack;
-    switch (random.below(6)) {
+    switch (random.below(7)) {
         case 0:
             start.word(0, MODEL_WORD(embedding)) = weights_end - model.vocab * (model.hidden / BEAT_HALVES);
             break;
@@ -443,6 +446,9 @@ void move_address(Random& random, Start& start) {
             break;
         case 3: control.thresholds = state_end - (model.layers + 1) / 2; break;
         case 4: control.input = state_end - control.steps * records.input(); break;
+        case 5:
+            if (model.mlp <= (1u << 24)) control.trace = state_end - (uint32_t)trace_beats(model, control);
+            break;
         default: control.output = state_end - control.steps * records.output(control.clips); break;
     }
 }

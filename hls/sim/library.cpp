@@ -20,17 +20,15 @@ void copy_text(const std::string& text, char* target, size_t size) {
 
 static_assert(sizeof(beat_t) == BEAT_BYTES, "host memory is read as beats");
 
-int fastcar_run(const void* program, const void* weights, void* state, const void* control, void* report, char* error,
-                size_t error_size) {
+int fastcar_run(void* const addresses[], const void* control, void* report, char* error, size_t error_size) {
     std::lock_guard<std::mutex> lock(one_engine);
     Control registers;
     std::memcpy(&registers, control, sizeof(Control));
-    const auto* code = static_cast<const beat_t*>(program);
-    const auto* read = static_cast<const beat_t*>(weights);
-    auto* memory = static_cast<beat_t*>(state);
+    const auto at = [addresses](int argument) { return static_cast<beat_t*>(addresses[argument]); };
     try {
         Report result;
-        fastcar_engine(code, read, read, read, read, memory, memory, memory, memory, read, memory, registers, &result);
+        fastcar_engine(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), registers,
+                       &result);
         std::memcpy(report, &result, sizeof(Report));
     } catch (const std::exception& failure) {
         copy_text(failure.what(), error, error_size);

@@ -33,12 +33,18 @@ def valid() -> Start:
 
 
 @pytest.fixture(scope="module")
-def cases(valid: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def traced() -> Start:
+    """The same, of one step, whose trace ends where the state does."""
+    return make_start(8, frames=10, position=39, steps=1, traced=True)
+
+
+@pytest.fixture(scope="module")
+def cases(valid: Start, traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
     four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1)
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
-        for name, start in (("int8", valid), ("int4", four_bits))
+        for name, start in (("int8", valid), ("int4", four_bits), ("traced", traced))
     ]
 
 
@@ -165,7 +171,7 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "records in the caches": (control(output=0), "BAD_STATE"),
     "thresholds at the end of memory": (control(thresholds=(1 << 32) - 1), "BAD_STATE"),
     "inputs at the end of memory": (control(input=(1 << 32) - 1), "BAD_STATE"),
-    "an unknown setting": (control(flags=8), "BAD_SETTINGS"),
+    "an unknown setting": (control(flags=16), "BAD_SETTINGS"),
     "an unknown policy": (control(policy=3), "BAD_SETTINGS"),
     "no age": (control(max_age=0), "BAD_SETTINGS"),
     "nothing to sample from": (control(top_k=0), "BAD_SETTINGS"),
@@ -175,11 +181,27 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_refused_with_its_code(library: EngineLibrary, valid: Start, name: str) -> None:
-    change, expected = BAD[name]
+def trace_moved(beats: int) -> Callable[[Start], Start]:
+    return lambda start: changed(start, trace=start.memory.trace + beats)
+
+
+BAD_TRACES: dict[str, tuple[Callable[[Start], Start], str]] = {
+    "a trace of two steps": (control(steps=2, position=38), "BAD_SETTINGS"),
+    "a trace of no step": (control(steps=0), "BAD_SETTINGS"),
+    "a trace in the caches": (control(trace=0), "BAD_STATE"),
+    "a trace that begins in the replayed outputs": (lambda s: changed(s, trace=s.memory.thresholds - 1), "BAD_STATE"),
+    "a trace that ends behind the state": (trace_moved(1), "BAD_STATE"),
+    "a trace in a truncated state": (truncated_state, "BAD_STATE"),
+    "a trace at the end of memory": (control(trace=(1 << 32) - 1), "BAD_STATE"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD, *BAD_TRACES])
+def test_refused_with_its_code(library: EngineLibrary, valid: Start, traced: Start, name: str) -> None:
+    valid = traced if name in BAD_TRACES else valid
+    change, expected = (BAD | BAD_TRACES)[name]
     status, first, first_state = run(library, valid)
-    assert status == "DONE" and first["steps_done"] == 2
+    assert status == "DONE" and first["steps_done"] == valid.control["steps"]
 
     bad = change(valid)
     status, report, state = run(library, bad)

@@ -11,7 +11,7 @@ from fastcar.export.overlay.compile import pack_model
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
 from fastcar.toolkit.program.engine import EngineConfig
 from fastcar.toolkit.program.memory import BEAT_BYTES, StateLayout
-from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN
+from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TRACE
 
 __all__ = ["ENGINE", "Start", "make_start"]
 
@@ -55,7 +55,15 @@ class Start:
 
 
 def make_start(
-    bits: int, *, frames: int, position: int, steps: int = 2, clips: int = 1, guided: bool = True, **settings: float
+    bits: int,
+    *,
+    frames: int,
+    position: int,
+    steps: int = 2,
+    clips: int = 1,
+    guided: bool = True,
+    traced: bool = False,
+    **settings: float,
 ) -> Start:
     """A start in the middle of a clip: random keys and values, replayed outputs of zero, thresholds that some pass."""
     shape = BackboneConfig(
@@ -65,7 +73,7 @@ def make_start(
     groups = {} if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), 32)
     packed = pack_model(random_model(bits, shape=shape, frames=where, groups=groups), ENGINE)
     rows = clips * (2 if guided else 1)
-    memory = StateLayout.for_clip(shape, where, rows, clips, where.positions, steps, logits=True)
+    memory = StateLayout.for_clip(shape, where, rows, clips, where.positions, steps, logits=True, traced=traced)
     rng = np.random.default_rng(bits)
     state = np.zeros((memory.total_beats, BEAT_BYTES), np.uint8)
     state[: memory.cache_beats] = rng.integers(0, 256, (memory.cache_beats, BEAT_BYTES))
@@ -83,7 +91,7 @@ def make_start(
         "slots": memory.slots,
         "position": position,
         "steps": steps,
-        "flags": FLAG_LOGITS | FLAG_REASSIGN,
+        "flags": FLAG_LOGITS | FLAG_REASSIGN | (FLAG_TRACE if traced else 0),
         "policy": 0,
         "max_age": 3,
         "sinks": 0,
@@ -95,5 +103,6 @@ def make_start(
         "thresholds": memory.thresholds,
         "input": memory.input,
         "output": memory.output,
+        "trace": memory.trace,
     } | settings
     return Start(packed.program, packed.weights, state, control, memory)

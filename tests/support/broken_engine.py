@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import copytree
 
@@ -34,12 +35,18 @@ print("equal")
 
 def build_mutant(folder: Path, config: EngineConfig, header: str, before: str, after: str) -> Path:
     """The library from kernels in which ``before`` (once in ``header``) is ``after``."""
+    return build_mutants(folder, config, [(header, before, after)])
+
+
+def build_mutants(folder: Path, config: EngineConfig, changes: Sequence[tuple[str, str, str]]) -> Path:
+    """The same with several changes: (header, before, after)."""
     source = folder / "hls"
     copytree(build.HERE, source, ignore=lambda *_: ["rtl", "tb", "lint", "checks", "__pycache__"])
-    path = source / "include/fastcar" / header
-    text = path.read_text()
-    assert text.count(before) == 1, f"{before!r} stands {text.count(before)} times in {header}"
-    path.write_text(text.replace(before, after))
+    for header, before, after in changes:
+        path = source / "include/fastcar" / header
+        text = path.read_text()
+        assert text.count(before) == 1, f"{before!r} stands {text.count(before)} times in {header}"
+        path.write_text(text.replace(before, after))
     write_headers(folder / "generated", config)
     library = folder / "mutant.so"
     include = [flag.replace(str(build.HERE), str(source)) for flag in build.include_flags(folder / "generated")]

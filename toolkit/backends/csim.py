@@ -58,7 +58,10 @@ class CSimBackend(EngineBackend):
 
     def memory_for(self, layout: StateLayout) -> EngineMemory:
         self.starts: list[Start] = []
-        return EngineMemory(layout)
+        memory = EngineMemory(layout)
+        if self.initial_byte:
+            memory.state[:] = self.initial_byte
+        return memory
 
     def run_engine(self, control: dict[str, float]) -> tuple[dict[str, int], float]:
         began = time.perf_counter()

@@ -14,22 +14,29 @@ from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, merge_words
+from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, merge_words
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord
 
 __all__ = ["EngineBackend", "state_layout"]
 
+POISON = 0xCD
 NOT_SUMMED = ("status", "build_id", "cycles", "stalls")
 
 
 def state_layout(
-    config: BackboneConfig, layout: FrameLayout, rows: int, clips: int, limit: int, logits: bool = False
+    config: BackboneConfig,
+    layout: FrameLayout,
+    rows: int,
+    clips: int,
+    limit: int,
+    logits: bool = False,
+    traced: bool = False,
 ) -> StateLayout:
     """The state buffer of a clip: caches for ``limit`` positions, records of a frame's steps or of the prompt's."""
     steps = max(layout.tokens_per_frame, layout.prompt_length)
-    return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits)
+    return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits, traced)
 
 
 @dataclass
@@ -45,9 +52,14 @@ class EngineBackend(ABC):
 
     Between two starts of a clip nothing is allocated but what Python needs for its own small objects: records are
     written into arrays made in ``start``.
+
+    For the self-test, in effect from the next ``start`` on: ``traced`` makes room for ``trace``, ``poison`` fills the
+    state buffer with garbage instead of zeros.
     """
 
     name: str
+    traced = False
+    poison = False
 
     def __init__(
         self,
@@ -62,7 +74,7 @@ class EngineBackend(ABC):
 
     @abstractmethod
     def memory_for(self, layout: StateLayout) -> EngineMemory:
-        """A state buffer for the clip to come, all zero."""
+        """A state buffer for the clip to come, every byte ``initial_byte``."""
 
     @abstractmethod
     def run_engine(self, control: dict[str, float]) -> tuple[dict[str, int], float]:
@@ -85,7 +97,7 @@ class EngineBackend(ABC):
                 f"at most {self.engine.rows}",
                 "Give fewer prompts, or pack for an engine with more rows.",
             )
-        layout = state_layout(self.config, self.layout, rows, clips, limit, logits)
+        layout = state_layout(self.config, self.layout, rows, clips, limit, logits, self.traced)
         self.memory = self.memory_for(layout)
         self.records = ClipRecords(layout, limit)
         self.clock = _Clock()
@@ -107,7 +119,25 @@ class EngineBackend(ABC):
         return np.concatenate([record.logits for record in self._teach(tokens)])
 
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
-        return self._run(tokens[None], uniforms, thresholds, 0)
+        first, steps, seconds = self.position, self.memory.layout.steps, 0.0
+        for start in range(0, len(uniforms), steps):  # one for a frame; more only for who asks for more at once
+            record = self._run(tokens[None], uniforms[start : start + steps], thresholds, 0)
+            seconds += record.seconds
+            tokens = np.tile(record.codes[-1] + self.layout.code_offset, len(tokens) // record.codes.shape[1])
+        return self.records.frame(first, len(uniforms), seconds)
+
+    def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
+        """One step, as ``decode`` with uniforms (1, clips): what every node left behind, by name, in order.
+
+        See ``toolkit.program.trace.TraceLayout.arrays``. ValueError if the clip was started without ``traced``.
+        """
+        if not (self.memory.layout.traced and self.memory.layout.logits):
+            raise ValueError("trace needs room and logits; expected traced = True before start(..., logits=True)")
+        return self.memory.read_trace(self._run(tokens[None], uniforms, thresholds, FLAG_TRACE))
+
+    @property
+    def initial_byte(self) -> int:
+        return POISON if self.poison else 0
 
     def counters(self) -> dict[str, int]:
         """Sums over all starts; see ``toolkit.program.registers.REPORT``. 64-bit counters as one number."""

@@ -33,6 +33,7 @@ def control_settings(
         "thresholds": layout.thresholds,
         "input": layout.input,
         "output": layout.output,
+        "trace": layout.trace,
     }
 
 
@@ -87,6 +88,12 @@ class EngineMemory:
         if records.logits is not None:
             every = logits.view(np.float32).reshape(steps, layout.clips, -1)
             records.logits[own] = every[:, :, : layout.layout.codes]
+
+    def read_trace(self, record: FrameRecord) -> dict[str, np.ndarray]:
+        """What the nodes of a traced step left behind; ``record``: of that step."""
+        layout = self.layout
+        found = layout.trace_layout.read(self.state[layout.trace :], record.scores[0], record.replay[0])
+        return found | {"logits": record.logits[0].copy(), "sample": record.codes[0].copy()}
 
     def cached(self, position: int) -> dict[str, np.ndarray]:
         """k and v (layers, rows, kv_heads, head_dim) int8 of a position, and the MLP output of its place as bfloat16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..numerics.tas import NEVER
 from ..settings import ReplaySettings, SamplingSettings
 from .protocol import Backend, FrameRecord
 
-__all__ = ["START_STEPS", "check_golden", "record_golden"]
+__all__ = ["SAMPLING", "START_STEPS", "GoldenDifference", "check_golden", "first_of", "record_golden", "run_golden"]
 
 START_STEPS = 2  # enough to find a processor whose 8-bit products saturate, cheap enough for every start
 STEPS_INTO_FRAME_1 = 8
@@ -23,6 +24,19 @@ COMPARED = {  # in the order a step computes them, with their axes
     "logits": ("step", "clip", "code"),
     "codes": ("step", "clip"),
 }
+
+
+@dataclass(frozen=True)
+class GoldenDifference:
+    """The value that differs which a step computes first; ``place``: step and layer, or code, as text."""
+
+    name: str
+    place: str
+    found: float
+    expected: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.found} at {self.place}; expected {self.expected}"
 
 
 def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
@@ -48,24 +62,37 @@ def check_golden(backend: Backend, path: Path, steps: int | None = None) -> int:
 
     BundleError naming step and layer (or code), and both values at the difference that a step computes first.
     """
+    record, expected = run_golden(backend, path, steps)
+    if difference := first_of(record, expected):
+        raise BundleError(
+            path,
+            f"{backend.name} computes {difference.name} {difference.found} at {difference.place}",
+            f"{difference.expected}, as the reference did",
+            "Update onnxruntime, or use --backend reference and report this processor.",
+        )
+    return len(record.codes)
+
+
+def run_golden(backend: Backend, path: Path, steps: int | None = None) -> tuple[FrameRecord, FrameRecord]:
+    """Repeat the golden clip, or its first ``steps``: what the back end records and what the reference did."""
     clip = load_file(path)
     steps = min(steps or len(clip["uniforms"]), len(clip["uniforms"]))
     record = _run(backend, clip, steps)
+    return record, FrameRecord(record.first, seconds=0.0, **{name: clip[name][:steps] for name in COMPARED})
+
+
+def first_of(found: FrameRecord, expected: FrameRecord) -> GoldenDifference | None:
+    """Of all that differs in two records of one clip; None if nothing does."""
     differences = []
     for order, name in enumerate(COMPARED):
-        found, expected = getattr(record, name), clip[name][:steps]
-        for where in np.argwhere(found != expected)[:1]:
-            differences.append((int(where[0]), order, name, tuple(map(int, where)), found, expected))
-    if differences:
-        _, _, name, where, found, expected = min(differences, key=lambda difference: difference[:2])
-        place = ", ".join(f"{axis} {index}" for axis, index in zip(COMPARED[name], where, strict=True))
-        raise BundleError(
-            path,
-            f"{backend.name} computes {name} {found[where]} at {place}",
-            f"{expected[where]}, as the reference did",
-            "Update onnxruntime, or use --backend reference and report this processor.",
-        )
-    return steps
+        one, other = getattr(found, name), getattr(expected, name)
+        for where in np.argwhere(one != other)[:1]:
+            differences.append((int(where[0]), order, name, tuple(map(int, where)), one, other))
+    if not differences:
+        return None
+    _, _, name, where, one, other = min(differences, key=lambda difference: difference[:2])
+    place = ", ".join(f"{axis} {index}" for axis, index in zip(COMPARED[name], where, strict=True))
+    return GoldenDifference(name, place, one[where].item(), other[where].item())
 
 
 def _run(backend: Backend, clip: dict[str, np.ndarray], steps: int) -> FrameRecord:

@@ -54,7 +54,7 @@ class Backend(Protocol):
         """
 
     def prefill(self, tokens: np.ndarray) -> None:
-        """Run the positions of tokens (rows, n) without keeping their predictions."""
+        """Run the positions of tokens (rows, n), dense, without keeping their predictions."""
 
     def score(self, tokens: np.ndarray) -> np.ndarray:
         """Run the positions of tokens (rows, n), dense: logits (n, clips, codes) of the code after each of them."""
@@ -134,6 +134,7 @@ class SteppingBackend(ABC):
         self.caches_replaced()
 
     def prefill(self, tokens: np.ndarray) -> None:
+        self.inputs["threshold"][:] = NEVER
         for column in tokens.T:
             self._step(column)
 

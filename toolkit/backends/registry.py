@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from ...hls.library import EngineLibrary
-from ...overlays import load_engine
 from ..bundle.bundle import BACKBONE, GOLDEN, Bundle
-from ..errors import BundleError, UsageError
+from ..errors import UsageError
 from .csim import CSimBackend
 from .golden import START_STEPS, check_golden
 from .onnxruntime import OnnxRuntimeBackend
 from .protocol import Backend
 from .reference import ReferenceBackend
 
-__all__ = ["BACKENDS", "open_backend"]
+__all__ = ["BACKENDS", "DeviceChoice", "open_backend"]
 
 
 def _onnxruntime(bundle: Bundle, threads: int | None) -> Backend:
     manifest = bundle.manifest
-    backend = OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
-    check_golden(backend, bundle.path / GOLDEN, START_STEPS)
-    return backend
+    return OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
 
 
 def _reference(bundle: Bundle, threads: int | None) -> Backend:
@@ -28,34 +28,45 @@ def _reference(bundle: Bundle, threads: int | None) -> Backend:
 
 
 def _csim(bundle: Bundle, threads: int | None) -> Backend:
-    packed, manifest = bundle.packed(), bundle.manifest
-    if packed is None:
-        raise BundleError(
-            bundle.path, "not packed for an overlay", "a bundle of `fastcar export --board`", "Export again."
-        )
-    engine = load_engine(manifest.overlay).config
-    if packed.build_id != engine.build_id:
-        raise BundleError(
-            bundle.path,
-            f"packed for build {packed.build_id:08x}",
-            f"build {engine.build_id:08x} of engine {engine.name}",
-            "Export it again.",
-        )
-    library = EngineLibrary(engine)
-    backend = CSimBackend(library, packed, manifest.config, manifest.frame_layout)
-    check_golden(backend, bundle.path / GOLDEN, START_STEPS)
-    return backend
+    packed, manifest = bundle.require_packed(), bundle.manifest
+    return CSimBackend(EngineLibrary(manifest.engine), packed, manifest.config, manifest.frame_layout)
 
 
-BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim}
+@dataclass(frozen=True)
+class DeviceChoice:
+    """Where the pynq back end runs: see ``toolkit.board.target.DEVICES``. ``deadline``: seconds a start may take."""
+
+    name: str = "board"
+    overlay: Path | None = None
+    deadline: float | None = None
 
 
-def open_backend(name: str, bundle: Bundle, threads: int | None = None) -> Backend:
+def _pynq(bundle: Bundle, threads: int | None, device: DeviceChoice) -> Backend:
+    from ..board.target import open_target
+    from .pynq import PynqBackend
+
+    return PynqBackend(bundle, open_target(device.name, bundle, device.overlay), device.deadline)
+
+
+BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim, "pynq": _pynq}
+
+
+def open_backend(
+    name: str,
+    bundle: Bundle,
+    threads: int | None = None,
+    check: bool = True,
+    device: DeviceChoice | None = None,
+) -> Backend:
     """UsageError for a name that is not in ``BACKENDS``; ``threads`` None lets the back end choose.
 
     A back end that is not the reference first repeats the start of the bundle's golden clip (BundleError if it
-    computes other bits on this processor).
+    computes other bits on this processor), unless ``check`` is False: for who wants to know what is wrong.
     """
     if name not in BACKENDS:
         raise UsageError("--backend", repr(name), f"one of {', '.join(BACKENDS)}", "Choose one of these.")
-    return BACKENDS[name](bundle, threads)
+    more = (device or DeviceChoice(),) if name == "pynq" else ()
+    backend = BACKENDS[name](bundle, threads, *more)
+    if check and name != "reference":
+        check_golden(backend, bundle.path / GOLDEN, START_STEPS)
+    return backend

@@ -22,7 +22,17 @@ from .manifest import Manifest, file_entry
 from .prompts import Prompts
 from .tensors import read_model
 
-__all__ = ["BACKBONE", "DECODER", "GOLDEN", "MANIFEST", "TOKENIZER", "WEIGHTS", "Bundle", "write_bundle"]
+__all__ = [
+    "BACKBONE",
+    "DECODER",
+    "GOLDEN",
+    "GOLDEN_NODES",
+    "MANIFEST",
+    "TOKENIZER",
+    "WEIGHTS",
+    "Bundle",
+    "write_bundle",
+]
 
 MANIFEST = "manifest.json"
 BACKBONE = "backbone.onnx"
@@ -30,6 +40,7 @@ WEIGHTS = "backbone.safetensors"
 DECODER = "decoder.onnx"
 TOKENIZER = "tokenizer.json"
 GOLDEN = "golden/clip.safetensors"
+GOLDEN_NODES = "golden/nodes.safetensors"  # for `fastcar selftest` only
 REQUIRED = (BACKBONE, WEIGHTS, DECODER, TOKENIZER, GOLDEN)
 
 
@@ -101,6 +112,22 @@ class Bundle:
     def packed(self) -> Packed | None:
         """Program and weights for the overlay in the manifest; None if the bundle was not packed for one."""
         return Packed.read(self.path) if self.manifest.overlay else None
+
+    def require_packed(self) -> Packed:
+        """The same; BundleError if there is none, or it is not for the engine in the manifest as it is today."""
+        packed, engine = self.packed(), self.manifest.engine
+        if packed is None or engine is None:
+            raise BundleError(
+                self.path, "not packed for an overlay", "a bundle of `fastcar export --board`", "Export again."
+            )
+        if packed.build_id != engine.build_id:
+            raise BundleError(
+                self.path,
+                f"packed for build {packed.build_id:08x}",
+                f"build {engine.build_id:08x} of engine {engine.name}",
+                "Export it again.",
+            )
+        return packed
 
     def archive(self, path: str | Path) -> Path:
         """Write the bundle as one file (an uncompressed zip: weights do not compress, and it can be mapped).

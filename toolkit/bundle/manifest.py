@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import BundleError, UsageError
+from ..program.engine import EngineConfig
 from ..settings import SamplingSettings
 
 __all__ = ["SCHEMA", "FileEntry", "Manifest", "file_entry"]
@@ -30,7 +31,8 @@ class Manifest(Frozen):
     """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each.
 
     ``thresholds``: the bundle's default, a layer each (None: the layer never replays). ``record``: what was measured
-    when the bundle was made. ``board`` and ``overlay``: what the packing is for; None where only emulation is meant.
+    when the bundle was made. ``board``, ``overlay`` and its ``engine``: what the packing is for; None where only
+    emulation is meant.
     An infinite threshold is written as "Infinity" or "-Infinity". ValueError when the parts contradict each other.
     """
 
@@ -49,6 +51,7 @@ class Manifest(Frozen):
     thresholds: tuple[float | None, ...]
     board: str | None = None
     overlay: str | None = None
+    engine: EngineConfig | None = None
     record: dict[str, Any]
     files: dict[str, FileEntry]
 

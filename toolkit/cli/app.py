@@ -20,13 +20,18 @@ COMMANDS = {
     "export": "Quantize a checkpoint, lower it to ONNX and write a bundle.",
     "generate": "Generate a video from a bundle, with replay or dense.",
     "csim": "Generate through the overlay's C++, compare with onnxruntime, count beats and cycles.",
+    "boards": "List the boards, and which of them a bundle runs on.",
+    "doctor": "Look for what is missing or wrong on this computer or board, and how to mend it.",
     "inspect": "Show what is in a bundle and verify it.",
+    "deploy": "Copy a bundle, an overlay and this project to a board, and install them there.",
+    "selftest": "Compare an engine with the reference node by node and name the first that differs.",
     "demo": "Run the whole job on the model that comes with the project.",
     "train": "Train the car model from scratch.",
 }
 
 
 EXTRA_OF = {
+    "pynq": "board",
     "onnxruntime": "emulate",
     **dict.fromkeys(("torch", "brevitas", "onnx", "onnx_ir", "ml_dtypes"), "export"),
     **dict.fromkeys(("gymnasium", "Box2D"), "train"),
@@ -71,7 +76,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0 done; 1 a check failed; 2 bad usage or input, told in one line on
-    stderr; 130 interrupted, finished frames kept.
+    stderr; 3 the device failed; 130 interrupted, finished frames kept.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -93,7 +98,9 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except FastCarError as error:
-        _fail(str(error), 2)
+        if dump := getattr(error, "dump", ""):
+            click.echo(dump, err=True)
+        _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
         extra = EXTRA_OF.get((error.name or "").split(".")[0])
         if extra is None:

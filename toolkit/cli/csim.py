@@ -54,7 +54,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     if out:
         check_clip_folder(out, frames, len(prompts))
-    engine = load_engine(options["board"] or opened.manifest.overlay or "kv260")
+    engine = _engine(opened, options["board"])
     with progress() as advance:
         advance("compiling the engine", 0, 1)
         backend = _backend(opened, engine, drs=not options["no_drs"])
@@ -91,6 +91,14 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     if difference is not None:
         say(f"not equal to onnxruntime: {difference}")
         raise click.exceptions.Exit(1)
+
+
+def _engine(bundle: Bundle, name: str | None) -> Engine:
+    """The one asked for, or the one the bundle is packed for."""
+    manifest = bundle.manifest
+    if name or manifest.engine is None:
+        return load_engine(name or "kv260")
+    return Engine(board=manifest.board, config=manifest.engine)
 
 
 def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:

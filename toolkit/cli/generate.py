@@ -17,7 +17,7 @@ from ..report import RunView, summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options, replay_of
+from .options import attention_of, clip_options, device_of, device_options, replay_of
 
 __all__ = ["command"]
 
@@ -43,8 +43,10 @@ __all__ = ["command"]
     "--backend",
     default="onnxruntime",
     show_default=True,
-    help="onnxruntime; reference (NumPy, slow); csim (the overlay's C++, for a bundle packed with --board).",
+    help="onnxruntime; reference (NumPy, slow); for a bundle packed with --board: csim (the overlay's C++), pynq (the "
+    "overlay).",
 )
+@device_options
 @click.option(
     "--threads", type=click.IntRange(1, 256), help="Processor threads; they do not change a bit of the result."
 )
@@ -70,7 +72,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
-    backend = open_backend(options["backend"], opened, options["threads"])
+    backend = open_backend(options["backend"], opened, options["threads"], device=device_of(options))
     common = {"frames": frames, "sampling": sampling, "backend": backend, "attention": attention}
     with progress() as advance:
         calibration = None

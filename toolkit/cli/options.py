@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
+from ..backends.registry import DeviceChoice
 from ..bundle.bundle import Bundle
+from ..errors import UsageError
 from ..settings import POLICIES, AttentionSettings, ReplaySettings
 
-__all__ = ["attention_of", "clip_options", "replay_of"]
+__all__ = ["attention_of", "clip_options", "device_of", "device_options", "replay_of"]
 
 Command = Callable[..., Any]
 
@@ -32,6 +35,32 @@ def clip_options(command: Command) -> Command:
     for option in reversed(CLIP):
         command = option(command)
     return command
+
+
+DEVICE = (
+    click.option(
+        "--overlay", type=click.Path(path_type=Path), help="Bitstream (.bit, its .hwh beside it) for --backend pynq."
+    ),
+    click.option("--device", help="For --backend pynq: board, or emulated[:FAULT,...]  [default: board]"),
+    click.option("--deadline", type=float, help="Seconds a frame may take on the device  [default: by its bytes]"),
+)
+
+
+def device_options(command: Command) -> Command:
+    """Which device the pynq back end runs on."""
+    for option in reversed(DEVICE):
+        command = option(command)
+    return command
+
+
+def device_of(options: dict[str, Any]) -> DeviceChoice:
+    """UsageError for device options without ``--backend pynq``."""
+    given = [name for name in ("overlay", "device", "deadline") if options[name] is not None]
+    if given and options["backend"] != "pynq":
+        raise UsageError(f"--{given[0]}", f"--backend {options['backend']}", "--backend pynq", "Add it, or drop this.")
+    if options["deadline"] is not None and not options["deadline"] > 0:
+        raise UsageError("--deadline", str(options["deadline"]), "a positive number of seconds", "Correct it.")
+    return DeviceChoice(options["device"] or "board", options["overlay"], options["deadline"])
 
 
 def attention_of(options: dict[str, Any]) -> AttentionSettings:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends.protocol import Backend, FrameRecord
 
-__all__ = ["Difference", "Recorder", "first_difference"]
+__all__ = ["Difference", "Recorder", "first_difference", "first_unequal", "unequal"]
 
 RECORDED = {  # what a record holds, in the order a step computes it, with the graph's node
     "scores": "TemporalAttentionScore",
@@ -96,8 +96,8 @@ def first_difference(found: Recorder, expected: Recorder) -> Difference | None:
     compared too: position by position, layer by layer, in the order a step computes it.
     """
     for frame, (one, other) in enumerate(zip(found.records, expected.records, strict=True)):
-        unequal = [_unequal(getattr(one, name), getattr(other, name)) for name in RECORDED]
-        steps = [int(np.argwhere(different)[0][0]) for different in unequal if different.any()]
+        differences = [unequal(getattr(one, name), getattr(other, name)) for name in RECORDED]
+        steps = [int(np.argwhere(different)[0][0]) for different in differences if different.any()]
         if steps:
             step = min(steps)
             found.repeat(frame, step + 1)
@@ -127,10 +127,10 @@ def _at_position(
                 pair = one[name][layer], other[name][layer]
             else:
                 continue
-            if place := _first(*pair):
+            if place := first_unequal(*pair):
                 return Difference(frame, position, layer, node, *place)
     for name in ("logits", "codes"):
-        if name in one and (place := _first(one[name], other[name])):
+        if name in one and (place := first_unequal(one[name], other[name])):
             return Difference(frame, position, None, RECORDED[name], *place)
     return None
 
@@ -139,15 +139,16 @@ def _of_step(record: FrameRecord, step: int) -> dict[str, Any]:
     return {name: getattr(record, name)[step] for name in RECORDED}
 
 
-def _unequal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def unequal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Bit for bit: a NaN equals itself, the two zeros differ."""
     if one.dtype == np.float32:
         return one.view(np.uint32) != other.view(np.uint32)
     return one != other
 
 
-def _first(one: np.ndarray, other: np.ndarray) -> tuple[tuple[int, ...], float, float] | None:
-    where = np.argwhere(_unequal(np.ascontiguousarray(one), np.ascontiguousarray(other)))
+def first_unequal(one: np.ndarray, other: np.ndarray) -> tuple[tuple[int, ...], float, float] | None:
+    """Index and both values; None if all are equal."""
+    where = np.argwhere(unequal(np.ascontiguousarray(one), np.ascontiguousarray(other)))
     if not len(where):
         return None
     index = tuple(map(int, where[0]))

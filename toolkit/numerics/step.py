@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .attention import AttentionScales, attention, quantize_heads
+from .keep import Keep, forget
 from .linear import linear, quantize_rows
 from .mlp import replay_mlp
 from .norm import rms_norm
@@ -19,23 +20,29 @@ Arrays = dict[str, np.ndarray]
 ZERO_POINT = 128
 
 
-def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: Arrays) -> Arrays:
+def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: Arrays, keep: Keep = forget) -> Arrays:
     """Inputs and outputs by the names, types and shapes of the ONNX graph; bfloat16 as uint16 bits.
 
-    cos and sin (positions, head_dim) float32 are the bundle's rotary tables.
+    cos and sin (positions, head_dim) float32 are the bundle's rotary tables; ``keep`` is called with every result.
     """
     x = model.embedding[inputs["tokens"]].astype(np.float32)
+    keep("embedding", x)
     turn = cos[inputs["position"]], sin[inputs["position"]]
     made = []
     for index, layer in enumerate(model.layers):
-        x, outputs = _layer(model, index, layer, x, turn, inputs)
+        x, outputs = _layer(model, index, layer, x, turn, inputs, keep)
         made.append(outputs)
     names = ("k", "v", "mlp_output", "tas", "replay")
     stacked = {name: np.concatenate(parts) for name, parts in zip(names, zip(*made, strict=True), strict=True)}
-    rows = linear(rms_norm(x, model.final_gain, model.config.norm_eps), model.head)
+    normed = rms_norm(x, model.final_gain, model.config.norm_eps)
+    keep("final.RMSNorm", normed)
+    rows = linear(normed, model.head)
+    keep("head", rows)
     conditional, unconditional = rows[inputs["conditional"]], rows[inputs["unconditional"]]
     logits = guided_logits(conditional, unconditional, inputs["guidance"])
     code = sample(logits, inputs["uniform"], inputs["inverse_temperature"], inputs["top_k"], inputs["top_p"])
+    keep("logits", logits)
+    keep("sample", code)
     return {"code": code, "logits": logits, **stacked}
 
 
@@ -46,15 +53,22 @@ def _layer(
     x: np.ndarray,
     turn: tuple[np.ndarray, np.ndarray],
     inputs: Arrays,
+    keep: Keep,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     config = model.config
+    kept = lambda name, result: keep(f"layers.{index}.{name}", result)
     rows = slice(index * x.shape[0], (index + 1) * x.shape[0])  # of the stacked inputs
-    qkv = linear(rms_norm(x, layer.attention_gain, config.norm_eps), layer.qkv)
+    normed = rms_norm(x, layer.attention_gain, config.norm_eps)
+    kept("RMSNorm", normed)
+    qkv = linear(normed, layer.qkv)
+    kept("qkv", qkv)
     heads = qkv.reshape(x.shape[0], -1, config.head_dim)
     straight, value = np.split(heads, [config.heads + config.kv_heads], axis=1)
     head_scale = np.concatenate([layer.q_scale, layer.k_scale, layer.v_scale])
     integers = quantize_heads(np.concatenate([rotate(straight, *turn), value], axis=1), head_scale)
     q, k, v = np.split(integers, [config.heads, config.heads + config.kv_heads], axis=1)
+    for part, heads in zip("qkv", (q, k, v), strict=True):
+        kept(f"RotaryEmbedding.{part}", heads)
 
     k_cache, v_cache = (_signed(inputs[f"{part}_cache.{index}"]) for part in ("k", "v"))
     tas_query = q
@@ -69,12 +83,18 @@ def _layer(
         int(inputs["max_age"]),
         Pooling(inputs["pool"], inputs["vote"]),
     )
+    kept("TemporalAttentionScore", score)
+    kept("ReplayDecision", replay)
 
     scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
-    mixed = attention(q, k, v, k_cache, v_cache, inputs["mask"], scales)
-    x = x + linear(quantize_rows(mixed), layer.output)
-    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][rows], layer, config.norm_eps)
-    return x + used, (_unsigned(k), _unsigned(v), to_cache, score, replay)
+    mixed = quantize_rows(attention(q, k, v, k_cache, v_cache, inputs["mask"], scales))
+    kept("Attention", mixed)
+    x = x + linear(mixed, layer.output)
+    kept("output", x)
+    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][rows], layer, config.norm_eps, kept)
+    x = x + used
+    kept("ReplayMLP", x)
+    return x, (_unsigned(k), _unsigned(v), to_cache, score, replay)
 
 
 def _signed(cache: np.ndarray) -> np.ndarray:

@@ -6,11 +6,12 @@ touches memory: EMBED, then for each layer the eight of ``LAYER``, then the thre
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 from .words import Record, Word
 
-__all__ = ["ENDING", "FORMAT_VERSION", "LAYER", "MODEL", "NODE", "NODE_INT4", "WORDS", "Opcode"]
+__all__ = ["ENDING", "FORMAT_VERSION", "LAYER", "MODEL", "NODE", "NODE_INT4", "WORDS", "Opcode", "node_sequence"]
 
 FORMAT_VERSION = 1
 WORDS = 16  # 64 bytes
@@ -46,6 +47,15 @@ LAYER = (
     Opcode.LINEAR_DOWN,
 )
 ENDING = (Opcode.NORM_FINAL, Opcode.LINEAR_LOGITS, Opcode.SAMPLE)
+
+
+def node_sequence(layers: int) -> Iterator[tuple[Opcode, int]]:
+    """Opcodes of a step in order, with the layer each belongs to."""
+    yield Opcode.EMBED, 0
+    for layer in range(layers):
+        yield from ((opcode, layer) for opcode in LAYER)
+    yield from ((opcode, 0) for opcode in ENDING)
+
 
 MODEL = Record(
     "Model",

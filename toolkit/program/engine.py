@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import UsageError
-from . import descriptors, memory, registers
+from . import descriptors, memory, registers, trace
 
 __all__ = ["EngineConfig"]
 
@@ -72,6 +72,7 @@ class EngineConfig(Frozen):
             "flags": [descriptors.NODE_INT4, descriptors.PRE_ROPE, *registers.FLAGS.values()],
             "status": {code: name for code, (name, _) in registers.STATUS.items()},
             "policies": registers.POLICY_CODES,
+            "trace": {code.name: kind for code, kind in trace.KINDS.items()},
             "layout": [memory.PORTS, memory.BEAT_BYTES, memory.BLOCK_SLOTS],
         }
         text = json.dumps(agreed, sort_keys=True)

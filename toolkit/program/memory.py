@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import BackboneConfig, FrameLayout
+from .trace import TraceLayout
 
 __all__ = ["BEAT_BYTES", "BLOCK_SLOTS", "PORTS", "StateLayout"]
 
@@ -22,7 +23,8 @@ def beats(count: int, per_beat: int) -> int:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Caches, replayed outputs, then thresholds and the records of up to ``steps`` steps.
+    """Caches, replayed outputs, then thresholds, the records of up to ``steps`` steps and, if ``traced``, of the nodes
+    of one.
 
     K and V of a (layer, row, kind, head, port) lie in one run; a run holds the port's blocks of 16 slots in order,
     block b on port b mod 4. A block of K is (slot, head_dim), one of V (head_dim, slot), int8. A replayed output is
@@ -36,14 +38,23 @@ class StateLayout:
     slots: int
     steps: int
     logits: bool
+    traced: bool = False
 
     @classmethod
     def for_clip(
-        cls, config: BackboneConfig, layout: FrameLayout, rows: int, clips: int, limit: int, steps: int, logits: bool
+        cls,
+        config: BackboneConfig,
+        layout: FrameLayout,
+        rows: int,
+        clips: int,
+        limit: int,
+        steps: int,
+        logits: bool,
+        traced: bool = False,
     ) -> StateLayout:
         """Caches for ``limit`` positions, rounded up to whole blocks on every port."""
         slots = -(-limit // SLOT_QUANTUM) * SLOT_QUANTUM
-        return cls(config, layout, rows, clips, slots, steps, logits)
+        return cls(config, layout, rows, clips, slots, steps, logits, traced)
 
     @property
     def cache_shape(self) -> tuple[int, ...]:
@@ -97,5 +108,13 @@ class StateLayout:
         }
 
     @property
-    def total_beats(self) -> int:
+    def trace(self) -> int:
         return self.output + self.steps * sum(self.output_parts.values())
+
+    @property
+    def trace_layout(self) -> TraceLayout:
+        return TraceLayout(self.config, self.layout.codes, self.rows, self.clips)
+
+    @property
+    def total_beats(self) -> int:
+        return self.trace + (self.trace_layout.beats if self.traced else 0)

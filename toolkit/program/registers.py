@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from .words import Record, Word
 
-__all__ = ["CONTROL", "FLAG_LOGITS", "FLAG_REASSIGN", "FLAG_TEACHER", "POLICY_CODES", "REPORT", "STATUS", "merge_words"]
+__all__ = [
+    "CONTROL",
+    "FLAG_LOGITS",
+    "FLAG_REASSIGN",
+    "FLAG_TEACHER",
+    "FLAG_TRACE",
+    "POLICY_CODES",
+    "REPORT",
+    "STATUS",
+    "merge_words",
+]
 
 FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the groups to the rows that compute
 FLAG_TEACHER = 2  # every step reads the tokens the host wrote, instead of the code sampled before
 FLAG_LOGITS = 4  # record the logits of every step
+FLAG_TRACE = 8  # record what every node of the step leaves behind; of one step a start
 
-FLAGS = {"FLAG_REASSIGN": FLAG_REASSIGN, "FLAG_TEACHER": FLAG_TEACHER, "FLAG_LOGITS": FLAG_LOGITS}
+FLAGS = {
+    "FLAG_REASSIGN": FLAG_REASSIGN,
+    "FLAG_TEACHER": FLAG_TEACHER,
+    "FLAG_LOGITS": FLAG_LOGITS,
+    "FLAG_TRACE": FLAG_TRACE,
+}
 
 POLICY_CODES = {"independent": 0, "mean": 1, "all": 2}
 
@@ -26,7 +42,7 @@ CONTROL = Record(
         Word("slots", "of the caches, a multiple of 64"),
         Word("position", "of the first step"),
         Word("steps", "to run"),
-        Word("flags", "FLAG_REASSIGN, FLAG_TEACHER, FLAG_LOGITS"),
+        Word("flags", ", ".join(FLAGS)),
         Word("policy", "of the replay decision"),
         Word("max_age", "how often in a row a value may be replayed", "i32"),
         Word("sinks", "first slots that every position sees"),
@@ -38,6 +54,7 @@ CONTROL = Record(
         Word("thresholds", "state address of the layers' thresholds, int64"),
         Word("input", "state address of the steps' tokens and uniforms"),
         Word("output", "state address of the steps' codes, decisions, scores, logits"),
+        Word("trace", "state address of what the nodes of a traced step leave behind"),
     ),
 )
 

@@ -27,6 +27,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("attention", _attention_text(run.generation.attention)),
         *_sampling_lines(facts.sampling),
         ("seed", "" if facts.seed is None else str(facts.seed)),
+        ("energy", facts.energy.text() if facts.energy else "not measured (no power sensor of a board)"),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
     ]
     return [(name, value) for name, value in lines if value]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..board.power_record import EnergyRecord
 from ..generation.record import Generation
 from ..settings import ReplaySettings, SamplingSettings
 
@@ -70,6 +71,7 @@ class ReportFacts:
     replay: ReplaySettings | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # what a reader types to get this run again
+    energy: EnergyRecord | None = None  # None: no power sensor of a board
 
 
 def check_comparable(replay: RunView, dense: RunView | None) -> None:

@@ -85,6 +85,7 @@ public:
         control_ = control;
         layout_ = StateLayout::of(model, control);
         records_ = StepRecords::of(model, control);
+        trace_ = control.trace;
         counters_ = ExecutorCounters();
         request(cache, true, control_.thresholds, ceil_div(model_.layers, 2));
     threshold:
@@ -113,6 +114,7 @@ public:
             case SAMPLE: sample_codes(operation, cache); break;
             default: break;
         }
+        if ((control_.flags & FLAG_TRACE) != 0) trace(operation, cache);
     }
 
     const ExecutorCounters& counters() const { return counters_; }
@@ -183,12 +185,14 @@ private:
     void linear_logits(const Operation& operation, stream<beat_t> ports[PORTS]);
     void sample_codes(const Operation& operation, CacheStreams& cache);
     void write_record(const Operation& operation, CacheStreams& cache);
+    void trace(const Operation& operation, CacheStreams& cache);
 
     Model model_;
     Control control_;
     StateLayout layout_;
     StepRecords records_;
     ExecutorCounters counters_;
+    uint32_t trace_;  // where the next node of a traced step is written
 
     float x_[ROWS][MAX_HIDDEN];         // residual stream
     float wide_[ROWS][MAX_WIDE];        // results of the linear layer or of attention
@@ -223,5 +227,6 @@ private:
 #include "executor_attention.h"
 #include "executor_layers.h"
 #include "executor_sampling.h"
+#include "executor_trace.h"
 
 #endif

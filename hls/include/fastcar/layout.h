@@ -80,6 +80,38 @@ struct StepRecords {
     uint32_t output(uint32_t clips) const { return code_beats + replay_beats + score_beats + clips * logit_beats; }
 };
 
+// What an operation of a traced step leaves behind of a row: toolkit/program/trace.py names it.
+inline uint32_t trace_row_beats(const Model& model, int opcode) {
+    const uint32_t q = model.heads * model.head_dim;
+    const uint32_t qkv = q + 2 * model.kv_heads * model.head_dim;
+    switch (opcode) {
+        case EMBED:
+        case LINEAR_OUTPUT:
+        case LINEAR_DOWN: return model.hidden / BEAT_WORDS;
+        case LINEAR_QKV: return qkv / BEAT_WORDS;
+        case LINEAR_LOGITS: return ceil_div(model.codes, BEAT_WORDS);
+        case HEADS: return qkv / BEAT_BYTES;
+        case NORM_ATTENTION:
+        case NORM_MLP:
+        case NORM_FINAL: return model.hidden / BEAT_BYTES + 1;
+        case ATTENTION: return q / BEAT_BYTES + 1;
+        case LINEAR_GATE_UP: return ceil_div(model.mlp, BEAT_BYTES) + 1;
+        default: return 0;
+    }
+}
+
+// Of a whole step, in the order of its operations.
+inline uint64_t trace_beats(const Model& model, const Control& control) {
+    uint64_t layer = 0;
+layer_opcode:
+    for (int opcode = NORM_ATTENTION; opcode <= LINEAR_DOWN; opcode++) {
+#pragma HLS PIPELINE II=1
+        layer += trace_row_beats(model, opcode);
+    }
+    const uint32_t ending = trace_row_beats(model, NORM_FINAL) + trace_row_beats(model, LINEAR_LOGITS);
+    return control.rows * (trace_row_beats(model, EMBED) + model.layers * layer + ending);
+}
+
 // Place of a position in its frame; prompt positions use the places before the first one.
 inline int place_of(const Model& model, int position) {
     const int offset = position - (int)model.prompt_length;

@@ -54,10 +54,13 @@ inline Status check_control(const Model& model, const Control& control) {
     const bool slots = within(control.slots, quantum, MAX_SLOTS) && control.slots % quantum == 0;
     const uint64_t end = (uint64_t)control.position + control.steps;
     if (!slots || end > control.slots || end > model.positions) return BAD_CONTEXT;
-    const bool settings = control.flags <= (FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS) && control.policy <= 2 &&
-                          control.max_age >= 1 && within(control.top_p, 1, 65536) && control.top_k >= 1 &&
-                          control.sinks <= (1u << 30) && control.window <= (1u << 30);
+    const uint32_t known = FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS | FLAG_TRACE;
+    const bool settings = control.flags <= known && control.policy <= 2 && control.max_age >= 1 &&
+                          within(control.top_p, 1, 65536) && control.top_k >= 1 && control.sinks <= (1u << 30) &&
+                          control.window <= (1u << 30);
     if (!settings) return BAD_SETTINGS;
+    const bool traced = (control.flags & FLAG_TRACE) != 0;
+    if (traced && control.steps != 1) return BAD_SETTINGS;
 
     const uint64_t embedding_end = model.embedding + (uint64_t)model.vocab * (model.hidden / BEAT_HALVES);
     const uint64_t rotary_end = model.rotary + (uint64_t)model.positions * (model.head_dim / BEAT_WORDS * 2);
@@ -68,7 +71,9 @@ inline Status check_control(const Model& model, const Control& control) {
     const uint64_t thresholds_end = control.thresholds + (uint64_t)ceil_div(model.layers, 2);
     const uint64_t input_end = control.input + (uint64_t)control.steps * records.input();
     const uint64_t output_end = control.output + (uint64_t)control.steps * records.output(control.clips);
-    const bool inside = thresholds_end <= control.state_beats && input_end <= control.state_beats &&
+    const uint64_t trace_end = control.trace + trace_beats(model, control);
+    const bool traces = !traced || (trace_end <= control.state_beats && cached <= control.trace);
+    const bool inside = traces && thresholds_end <= control.state_beats && input_end <= control.state_beats &&
                         output_end <= control.state_beats && cached <= control.thresholds &&
                         cached <= control.input && cached <= control.output;
     return inside ? DONE : BAD_STATE;

@@ -64,7 +64,8 @@ def test_every_layer_shows_its_nodes_by_name(lowered, bits, tas_query):
     quant_linear = "QuantLinear" if bits == 8 else "QuantLinearInt4G4"
     for layer in range(integer_model.config.layers):
         calls = [node for node in nodes if node.domain == DOMAIN and node.name.startswith(f"layers.{layer}.")]
-        assert all(node.name.split(".")[2] == node.op_type for node in calls)
+        linears = {f"layers.{layer}.{part}": quant_linear for part in ("qkv", "output")}
+        assert all(linears.get(node.name, node.name.split(".")[2]) == node.op_type for node in calls)
         assert Counter(node.op_type for node in calls) == {
             "RMSNorm": 1,
             quant_linear: 2,

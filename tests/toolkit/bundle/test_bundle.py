@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from car_like import LAYOUT, copy_of, edit_manifest, rehash
 
-from fastcar.toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, MANIFEST, REQUIRED, TOKENIZER, WEIGHTS, Bundle
+from fastcar.toolkit.bundle.bundle import (
+    BACKBONE,
+    DECODER,
+    GOLDEN,
+    GOLDEN_NODES,
+    MANIFEST,
+    REQUIRED,
+    TOKENIZER,
+    WEIGHTS,
+    Bundle,
+)
 from fastcar.toolkit.bundle.manifest import SCHEMA, Manifest
 from fastcar.toolkit.errors import BundleError, OutputError
 
@@ -47,7 +57,7 @@ def test_bundle_opens_and_names_every_file(bundle_w8a8: Path):
     bundle = Bundle.open(bundle_w8a8)
     on_disk = {str(file.relative_to(bundle_w8a8)) for file in bundle_w8a8.rglob("*") if file.is_file()}
     assert on_disk == {MANIFEST, *bundle.manifest.files}
-    assert set(REQUIRED) == set(bundle.manifest.files)
+    assert {*REQUIRED, GOLDEN_NODES} == set(bundle.manifest.files)
     assert bundle.manifest.frame_layout == LAYOUT
     assert bundle.prompts.phrases[1] == "left turn"
     for name, entry in bundle.manifest.files.items():

@@ -170,7 +170,7 @@ def test_attention_options_reach_the_runs(bundle_w8a8: Path, tmp_path: Path, mon
     from fastcar.toolkit.settings import AttentionSettings
 
     start, seen = OnnxRuntimeBackend.start, []
-    monkeypatch.setattr(OnnxRuntimeBackend, "start", lambda *given: seen.append(given[-1]) or start(*given))
+    monkeypatch.setattr(OnnxRuntimeBackend, "start", lambda *given: seen.append(given[-2]) or start(*given))
     options = ("--prompt", "slow", "--frames", 3, "--replay-ratio", 0.5, "--compare", "--json", "--out", tmp_path)
     attention = ("--attention-window", 5, "--attention-sinks", 3)
     result = parsed(run("generate", bundle_w8a8, *options, *attention))

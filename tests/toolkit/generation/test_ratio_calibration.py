@@ -79,7 +79,7 @@ def test_a_limit_on_age_is_part_of_the_trials(bundle: Bundle, backend: Backend):
 
 def test_trials_see_what_the_run_will_see(bundle: Bundle, backend: Backend, monkeypatch: pytest.MonkeyPatch):
     start, seen = backend.start, []
-    monkeypatch.setattr(backend, "start", lambda *given: seen.append(given[-1]) or start(*given))
+    monkeypatch.setattr(backend, "start", lambda *given: seen.append(given[-2]) or start(*given))
     attention = AttentionSettings(3, 5)
     found = thresholds_for_ratio(bundle, backend, CLIPS[:8], 0.5, seed=4, attention=attention)
     assert seen == [attention] * found.trials or seen == [attention] * 8

@@ -1,0 +1,1 @@
+"""What runs on the board, or looks at it."""

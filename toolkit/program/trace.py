@@ -1,0 +1,154 @@
+"""What the nodes of a traced step leave behind: names, shapes and places; ``hls/include/fastcar/layout.h`` has the
+same sizes on chip.
+
+The engine writes them operation by operation and row by row, each row in whole beats of 16 bytes. Scores, decisions,
+logits and codes are in the record of every step, and complete the trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import BackboneConfig
+from .descriptors import Opcode, node_sequence
+
+__all__ = ["KINDS", "TraceEntry", "TraceLayout", "layer_of"]
+
+FLOATS, HEADS, OPERAND = "floats", "heads", "operand"
+PER_BEAT = {FLOATS: 4, HEADS: 16, OPERAND: 16}
+
+KINDS = {
+    Opcode.EMBED: FLOATS,  # the residual stream
+    Opcode.NORM_ATTENTION: OPERAND,
+    Opcode.LINEAR_QKV: FLOATS,
+    Opcode.HEADS: HEADS,  # q, k, v as the caches hold them
+    Opcode.ATTENTION: OPERAND,
+    Opcode.LINEAR_OUTPUT: FLOATS,  # added to the residual stream
+    Opcode.NORM_MLP: OPERAND,
+    Opcode.LINEAR_GATE_UP: OPERAND,
+    Opcode.LINEAR_DOWN: FLOATS,  # the residual stream, with what the rows computed or replayed
+    Opcode.NORM_FINAL: OPERAND,
+    Opcode.LINEAR_LOGITS: FLOATS,  # before guidance
+}
+"""Of an operation: float32 values, int8 heads, or int8 values and behind them a beat with their float32 scale."""
+
+NAMES = {
+    Opcode.EMBED: "embedding",
+    Opcode.NORM_ATTENTION: "RMSNorm",
+    Opcode.LINEAR_QKV: "qkv",
+    Opcode.HEADS: "RotaryEmbedding",
+    Opcode.ATTENTION: "Attention",  # quantized
+    Opcode.LINEAR_OUTPUT: "output",
+    Opcode.NORM_MLP: "ReplayMLP.norm",
+    Opcode.LINEAR_GATE_UP: "ReplayMLP.hidden",
+    Opcode.LINEAR_DOWN: "ReplayMLP",
+    Opcode.NORM_FINAL: "final.RMSNorm",
+    Opcode.LINEAR_LOGITS: "head",
+}
+"""The graph's names, inside of a layer behind ``layers.L.``; ReplayMLP hides two steps of the engine."""
+
+OUTSIDE = (Opcode.EMBED, Opcode.NORM_FINAL, Opcode.LINEAR_LOGITS)  # of the layers
+COMPUTED = (Opcode.NORM_MLP, Opcode.LINEAR_GATE_UP)  # without meaning for a row that replays
+Arrays = dict[str, np.ndarray]
+Shape = tuple[tuple[int, ...], np.dtype]
+
+
+@dataclass(frozen=True)
+class TraceEntry:
+    """``values`` of each row, in ``row_beats`` beats, from beat ``first`` of the trace."""
+
+    opcode: Opcode
+    layer: int
+    name: str
+    values: int
+    first: int
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.opcode]
+
+    @property
+    def row_beats(self) -> int:
+        return -(-self.values // PER_BEAT[self.kind]) + (self.kind == OPERAND)
+
+
+class TraceLayout:
+    """Of a step of ``rows`` rows of a model with ``codes`` outputs, ``clips`` of them sampled."""
+
+    def __init__(self, config: BackboneConfig, codes: int, rows: int, clips: int) -> None:
+        self.config, self.codes, self.rows, self.clips = config, codes, rows, clips
+        self.entries: list[TraceEntry] = []
+        self.beats = 0
+        for opcode, layer in node_sequence(config.layers):
+            if opcode in KINDS:
+                name = NAMES[opcode] if opcode in OUTSIDE else f"layers.{layer}.{NAMES[opcode]}"
+                entry = TraceEntry(opcode, layer, name, self._values(opcode), self.beats)
+                self.entries.append(entry)
+                self.beats += rows * entry.row_beats
+
+    @property
+    def arrays(self) -> dict[str, Shape]:
+        """Shape and type by name, in the order in which a step computes them."""
+        config, rows = self.config, self.rows
+        shapes: dict[str, Shape] = {}
+        for entry in self.entries:
+            if entry.kind == FLOATS:
+                shapes[entry.name] = (rows, entry.values), np.dtype(np.float32)
+            elif entry.kind == OPERAND:
+                shapes[f"{entry.name}.values"] = (rows, entry.values), np.dtype(np.int8)
+                shapes[f"{entry.name}.scale"] = (rows, 1), np.dtype(np.float32)
+            else:
+                for part, heads in zip("qkv", (config.heads, config.kv_heads, config.kv_heads), strict=True):
+                    shapes[f"{entry.name}.{part}"] = (rows, heads, config.head_dim), np.dtype(np.int8)
+                shapes[f"layers.{entry.layer}.TemporalAttentionScore"] = (rows,), np.dtype(np.int64)
+                shapes[f"layers.{entry.layer}.ReplayDecision"] = (rows,), np.dtype(np.bool_)
+        shapes["logits"] = (self.clips, self.codes), np.dtype(np.float32)
+        shapes["sample"] = (self.clips,), np.dtype(np.int64)
+        return shapes
+
+    def read(self, memory: np.ndarray, scores: np.ndarray, replay: np.ndarray) -> Arrays:
+        """Copies of everything but logits and codes, out of the trace ``memory`` (beats, 16) uint8 and the step's
+        ``scores`` and ``replay`` (layers, rows).
+
+        What the MLP of a row did not compute, as the row replays, is zero.
+        """
+        found: Arrays = {}
+        for entry in self.entries:
+            beats = memory[entry.first : entry.first + self.rows * entry.row_beats].reshape(self.rows, -1)
+            if entry.kind == FLOATS:
+                found[entry.name] = beats.view(np.float32)[:, : entry.values].copy()
+                continue
+            values = beats.view(np.int8)[:, : entry.values].copy()
+            if entry.kind == OPERAND:
+                scale = beats[:, -16:-12].copy().view(np.float32)
+                if entry.opcode in COMPUTED:
+                    values[replay[entry.layer]] = 0
+                    scale[replay[entry.layer]] = 0
+                found |= {f"{entry.name}.values": values, f"{entry.name}.scale": scale}
+                continue
+            heads = values.reshape(self.rows, -1, self.config.head_dim)
+            q = self.config.heads
+            parts = np.split(heads, [q, q + self.config.kv_heads], axis=1)
+            found |= {f"{entry.name}.{part}": array for part, array in zip("qkv", parts, strict=True)}
+            found[f"layers.{entry.layer}.TemporalAttentionScore"] = scores[entry.layer].copy()
+            found[f"layers.{entry.layer}.ReplayDecision"] = replay[entry.layer].copy()
+        return found
+
+    def _values(self, opcode: Opcode) -> int:
+        config = self.config
+        q = config.heads * config.head_dim
+        return {
+            Opcode.LINEAR_QKV: q + 2 * config.kv_heads * config.head_dim,
+            Opcode.HEADS: q + 2 * config.kv_heads * config.head_dim,
+            Opcode.ATTENTION: q,
+            Opcode.LINEAR_GATE_UP: config.mlp,
+            Opcode.LINEAR_LOGITS: self.codes,
+        }.get(opcode, config.hidden)
+
+
+def layer_of(name: str) -> int | None:
+    """Layer of a name of ``TraceLayout.arrays``."""
+    parts = name.split(".")
+    return int(parts[1]) if parts[0] == "layers" else None
