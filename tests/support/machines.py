@@ -29,7 +29,10 @@ PROJECT = [
     'onnxruntime>=1.23; extra == "emulate"',
     'torch>=2.4; extra == "export"',
     'onnx>=1.17; extra == "export"',
-    'pynq>=3.0; extra == "board"',
+    'onnxruntime>=1.17; extra == "board"',
+    'pynq>=3.0.1; extra == "board"',
+    'setuptools<82; extra == "board"',
+    'pycparser<3; extra == "board"',
     'pytest>=8.0; extra == "dev"',
 ]
 PYNQ = {
@@ -40,7 +43,7 @@ PYNQ = {
 }
 BOARD = {"fastcar-edge": "0.1.0", "numpy": "1.26.4", "click": "8.5.1", "tomli": "2.5.0", "pynq": "4.0.0"}
 BOARD |= {"setuptools": "80.0.0", "pycparser": "2.23", "protobuf": "5.29.6", "pynqutils": "0.1.3"}
-BOARD |= {"grpcio-tools": "1.64.0"}
+BOARD |= {"grpcio-tools": "1.64.0", "onnxruntime": "1.20.1"}
 WORKSTATION = {"fastcar-edge": "0.1.0", "numpy": "1.26.4", "click": "8.5.1", "onnxruntime": "1.32.0"}
 WORKSTATION |= {"torch": "2.13.0+cpu", "onnx": "1.22.0", "protobuf": "5.29.6"}
 

@@ -16,9 +16,9 @@ from ..program.engine import EngineConfig
 from ..program.memory import BEAT_BYTES
 from ..program.packed import Packed
 from ..program.plan import MemoryPlan, plan_memory
-from .meminfo import HOW, LARGEST_BYTES, boot_argument, with_slack
+from .meminfo import LARGEST_BYTES, boot_argument, with_slack
 
-__all__ = ["Fit", "clip_memory", "engines_for", "fit_bundle"]
+__all__ = ["Fit", "clip_memory", "engines_for", "fit_bundle", "weight_widths"]
 
 MIB = 1 << 20
 GUIDED_ROWS = 2  # a clip and its unconditional twin
@@ -51,8 +51,13 @@ def engines_for(board: Board) -> list[Engine]:
     return [engine for engine in map(load_engine, engine_names()) if engine.board == board.name]
 
 
-def fit_bundle(bundle: Bundle, board: Board) -> Fit:
-    """Whether the bundle runs on the board, after which steps, or why not."""
+def weight_widths(bundle: Bundle) -> dict[str, bool]:
+    """Whether a linear layer has 4-bit weights, by its name; reads all weights."""
+    return {name: linear.bit_width == 4 for name, linear in bundle.model()[0].linears()}
+
+
+def fit_bundle(bundle: Bundle, board: Board, int4: dict[str, bool] | None = None) -> Fit:
+    """Whether the bundle runs on the board, after which steps, or why not. ``int4``: the weights' widths, if known."""
     if board.device.estimates_only:
         return Fit(board.name, reasons=("for estimates only: no overlay is built for this board",))
     packed_for, stale = _packed_for(bundle, board)
@@ -65,7 +70,7 @@ def fit_bundle(bundle: Bundle, board: Board) -> Fit:
         reasons = tuple(refusal for refusal in refusals.values() if refusal)
         return Fit(board.name, reasons=reasons) if reasons else Fit(board.name)
     chosen = packed_for if packed_for in accepting else accepting[0]
-    memory = clip_memory(bundle, chosen)
+    memory = clip_memory(bundle, chosen, int4)
     steps = [] if packed_for in accepting else [_export_step(bundle, chosen, stale)]
     memory_steps, reasons = _memory(memory.total, board)
     return Fit(
@@ -78,7 +83,7 @@ def fit_bundle(bundle: Bundle, board: Board) -> Fit:
     )
 
 
-def clip_memory(bundle: Bundle, engine: EngineConfig) -> MemoryPlan:
+def clip_memory(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool] | None = None) -> MemoryPlan:
     """Contiguous memory of a whole clip with guidance, as the bundle is packed or would be packed for ``engine``.
 
     UsageError if the engine is too small for the model.
@@ -86,16 +91,15 @@ def clip_memory(bundle: Bundle, engine: EngineConfig) -> MemoryPlan:
     manifest = bundle.manifest
     packed = bundle.packed()
     if packed is None or packed.build_id != engine.build_id:
-        packed = _planned(bundle, engine)
+        packed = _planned(bundle, engine, weight_widths(bundle) if int4 is None else int4)
     config, layout = manifest.config, manifest.frame_layout
     return plan_memory(packed, state_layout(config, layout, GUIDED_ROWS, 1, layout.positions))
 
 
-def _planned(bundle: Bundle, engine: EngineConfig) -> Packed:
+def _planned(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool]) -> Packed:
     """Of the right size, without weights."""
-    model, _ = bundle.model()
-    int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
-    plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
+    manifest = bundle.manifest
+    plan = ProgramPlan(manifest.config, manifest.frame_layout, int4, engine, manifest.tas_query)
     return Packed(plan.program(), np.broadcast_to(np.zeros(1, np.uint8), (plan.end, BEAT_BYTES)))
 
 
@@ -124,8 +128,9 @@ def _export_step(bundle: Bundle, engine: EngineConfig, stale: bool) -> str:
     export = f"export with --board {engine.name}"
     if stale:
         return f"{export} again: it is packed for an older build of the engine"
-    if bundle.manifest.overlay:
-        return f"{export}: it is packed for {bundle.manifest.overlay} of {bundle.manifest.board}"
+    overlay, board = bundle.manifest.overlay, bundle.manifest.board
+    if overlay:
+        return f"{export}: it is packed for {overlay}" + ("" if overlay == board else f" of {board}")
     return export
 
 
@@ -142,4 +147,4 @@ def _memory(needed: int, board: Board) -> tuple[tuple[str, ...], tuple[str, ...]
     if with_slack(needed) <= board.linux.cma_bytes:
         return (), ()
     default = f"{board.linux.cma_bytes / MIB:.0f} MiB by default"
-    return (f"boot with {boot_argument(needed)}: a clip takes {need}, there is {default} ({HOW})",), ()
+    return (f"boot with {boot_argument(needed)}: a clip takes {need}, there is {default}",), ()

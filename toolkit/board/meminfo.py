@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["LARGEST_BYTES", "advice", "boot_argument", "contiguous_memory", "with_slack"]
+__all__ = ["HOW", "LARGEST_BYTES", "advice", "boot_argument", "contiguous_memory", "with_slack"]
 
 MIB = 1 << 20
 STEP = 64 * MIB

@@ -84,15 +84,16 @@ class PowerMeter:
         )
 
     def _sample_until_stopped(self) -> None:
-        """At once, every interval, and once more after the end, so that the last frame is covered."""
+        """At once, every interval, and once more from the end on, so that all marks lie between two samples."""
         following, last = self._clock(), False
-        while self._sample(last) and not last:
+        while self._sample() and not last:
             self._began.set()
             following = max(following + self.interval_seconds, self._clock())  # no hurry after a slow sensor
             last = self._stop.wait(following - self._clock())
         self._began.set()
 
-    def _sample(self, last: bool) -> bool:
+    def _sample(self) -> bool:
+        """Read every rail once; False if that is not possible any more."""
         before = self._clock()
         try:
             watts = [rail.watts() for rail in self.sources.rails]
@@ -102,7 +103,7 @@ class PowerMeter:
             return False
         after = self._clock()
         self._watts.append(watts)
-        self._times.append(after if last else (before + after) / 2)  # no mark comes before the first or after the last
+        self._times.append((before + after) / 2)
         return True
 
 

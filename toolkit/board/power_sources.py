@@ -47,7 +47,7 @@ class PowerSources:
 
     @property
     def counted(self) -> tuple[PowerRail, ...]:
-        """The rail that feeds all others if it is known, otherwise all of them: nothing is counted twice."""
+        """The first rail that feeds others, if one is known, otherwise all: nothing is counted twice."""
         return tuple(rail for rail in self.rails if rail.total)[:1] or self.rails
 
     @property

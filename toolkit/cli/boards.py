@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from ...boards import Board, board_names, load_board
-from ..board.fit import Fit, engines_for, fit_bundle
+from ..board.fit import Fit, engines_for, fit_bundle, weight_widths
+from ..board.meminfo import HOW
 from ..bundle.bundle import Bundle
 from .console import emit, examples, json_option, say, table
 
@@ -29,9 +30,10 @@ def command(bundle: Path | None, as_json: bool) -> None:
     result: dict[str, Any] = {"boards": [_facts(board) for board in boards]}
     if bundle is not None:
         opened = Bundle.open(bundle)
-        result["bundle"] = str(bundle)
+        int4 = weight_widths(opened)
+        result |= {"bundle": str(bundle), "boot_arguments": HOW}
         for entry, board in zip(result["boards"], boards, strict=True):
-            entry["bundle"] = _fit(fit_bundle(opened, board))
+            entry["bundle"] = _fit(fit_bundle(opened, board, int4))
     emit(result, as_json, _show)
 
 
@@ -74,6 +76,8 @@ def _show(result: dict[str, Any]) -> None:
         verdict, why = _verdict(entry["bundle"])
         rows.append((entry["name"], verdict, why))
     table(f"{result['bundle']}, a whole clip with guidance", rows, ("board", "runs", "first, or why not"))
+    if any("boot with" in why for _, _, why in rows):
+        say(f"boot arguments: {HOW}")
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ JOBS = {
     "emulate": "generation with onnxruntime",
     "board": "generation on a board, or on an emulated one",
 }
-OLDEST_PYNQ = ("pynq", ">=3.0", "board", True)
+OLDEST_PYNQ = ("pynq", ">=3.0.1", "board", True)
 # Measured: what breaks PYNQ although its metadata, in one of its versions, allows it.
 WITH_PYNQ = (
     ("setuptools<82", "it imports pkg_resources, which 82 does not have"),
@@ -50,19 +50,19 @@ def base_packages(machine: Machine) -> Iterable[Check]:
 
 
 def workstation_jobs(machine: Machine) -> Iterable[Check]:
-    """Each is optional, but versions that do not fit are a problem."""
+    """Each is optional, but one that is there in versions that do not fit is a problem."""
     for extra in JOBS:
         yield from _job(machine, extra, NOTE)
 
 
 def board_jobs(machine: Machine) -> Iterable[Check]:
-    """PYNQ is needed; onnxruntime is for comparing."""
+    """The one a board is for."""
     yield from _job(machine, "board", PROBLEM)
-    yield from _job(machine, "emulate", NOTE)
 
 
 def _job(machine: Machine, extra: str, if_missing: str) -> Iterable[Check]:
-    own = [line for line in _requirements(machine, PROJECT) if line.extra == extra]
+    told = _ruled() if extra == "board" else set()
+    own = [line for line in _requirements(machine, PROJECT) if line.extra == extra and line.name not in told]
     if extra == "board" and not own:  # the metadata of an older installation
         own = [Requirement(*OLDEST_PYNQ)]
     if own:
@@ -85,18 +85,22 @@ def packages_beside_pynq(machine: Machine) -> Iterable[Check]:
 
 def conflicts(machine: Machine) -> Iterable[Check]:
     """Requirements of installed packages that other installed packages do not meet."""
-    rules = {line.partition("<")[0] for line, _ in WITH_PYNQ}
     for name in WATCHED:
         version = machine.packages.version(name)
         if version is None:
             continue
         for line in _requirements(machine, name):
             other = machine.packages.version(line.name)
-            told = line.name in rules and name.startswith("pynq")  # by the rules above, with their reason
+            told = line.name in _ruled() and name.startswith("pynq")
             if line.extra or other is None or line.allows(other) or told:
                 continue
             found = f"needs {line}, there is {line.name} {other}"
             yield Check(f"{name} {version}", PROBLEM, found, _conflict_fix(machine, line))
+
+
+def _ruled() -> set[str]:
+    """Packages that ``packages_beside_pynq`` tells of, with the reason."""
+    return {line.partition("<")[0] for line, _ in WITH_PYNQ}
 
 
 def _conflict_fix(machine: Machine, line: Requirement) -> str:
@@ -112,11 +116,11 @@ def _requirements(machine: Machine, name: str) -> list[Requirement]:
 
 
 def _check(machine: Machine, name: str, lines: list[Requirement], if_missing: str, fix: str = "") -> Check:
-    """Whether the packages are there, in versions that fit."""
+    """Whether the packages are there, in versions that fit; what is optional has to fit only once all is there."""
     have = {line: machine.packages.version(line.name) for line in lines}
     missing = [str(line) for line, version in have.items() if version is None]
     wrong = {line: version for line, version in have.items() if version and not line.allows(version)}
-    if wrong:
+    if wrong and (if_missing == PROBLEM or not missing):
         found = "; ".join(f"{line.name} {version}, needed {line}" for line, version in wrong.items())
         return Check(name, PROBLEM, found, "pip install " + " ".join(f"'{line}'" for line in wrong))
     if missing:

@@ -52,7 +52,7 @@ def test_packed_for_the_board(packed: Bundle) -> None:
 def test_another_board_wants_another_export(packed: Bundle) -> None:
     fit = on(packed, "zcu102")
     assert fit.runs and fit.packed_for is None
-    assert fit.steps == ("export with --board zcu102: it is packed for kv260 of kv260",)
+    assert fit.steps == ("export with --board zcu102: it is packed for kv260",)
 
 
 def test_without_packing_every_board_with_an_engine_runs_after_an_export(plain: Bundle) -> None:
@@ -87,6 +87,17 @@ def test_memory_is_that_of_the_files(packed: Bundle, plain: Bundle) -> None:
     assert on(packed, "kv260").memory == plan
 
 
+def test_memory_grows_with_the_whole_clip(plain: Bundle) -> None:
+    """Caches of 64 positions at a time, of two rows, K and V."""
+    config, layout = plain.manifest.config, plain.manifest.frame_layout
+    longer = plain.manifest.model_copy(update={"frame_layout": layout.model_copy(update={"frames": 200})})
+    slots = [-(-of.positions // 64) * 64 for of in (layout, longer.frame_layout)]
+    engine = load_engine("kv260").config
+    more = clip_memory(dataclasses.replace(plain, manifest=longer), engine).state - clip_memory(plain, engine).state
+    cache = config.layers * 2 * 2 * config.kv_heads * config.head_dim * (slots[1] - slots[0])
+    assert slots[1] > 5 * slots[0] and more == pytest.approx(cache, abs=4096)
+
+
 def test_memory_against_what_there_is_by_default(packed: Bundle) -> None:
     needed = clip_memory(packed, packed.manifest.engine).total
     assert fit_bundle(packed, with_cma("kv260", int(needed * 1.05) + 1)).steps == ()
@@ -107,7 +118,7 @@ def test_memory_that_no_boot_argument_brings(packed: Bundle) -> None:
     [
         ("kv260", 900, None, None),
         ("kv260", 1400, "boot with cma=1472M: a clip takes 1400.0 MiB of contiguous memory, there is 1000 MiB", None),
-        ("kv260", 1901, None, "a clip takes 1901.0 MiB of contiguous memory, and about 1900 MiB of its 4096 MiB of DDR"),
+        ("kv260", 1901, None, "a clip takes 1901.0 MiB of contiguous memory, and about 1900 MiB of its 4096 MiB"),
         ("zcu104", 1500, "boot with cma=1600M: a clip takes 1500.0 MiB of contiguous memory, there is 512 MiB", None),
         ("zcu104", 1600, None, "about 1536 MiB of its 2048 MiB of DDR"),
     ],
@@ -158,8 +169,8 @@ def test_packed_for_an_older_build(packed: Bundle) -> None:
     assert fit.steps == ("export with --board kv260 again: it is packed for an older build of the engine",)
 
 
-def test_planning_allocates_no_weights(plain: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_allocates_no_weights(plain: Bundle) -> None:
     from fastcar.toolkit.board import fit
 
-    plan = fit._planned(plain, load_engine("kv260").config)
+    plan = fit._planned(plain, load_engine("kv260").config, fit.weight_widths(plain))
     assert plan.weights.strides == (0, 0) and plan.weights.dtype == np.uint8

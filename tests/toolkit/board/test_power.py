@@ -199,6 +199,27 @@ class TestMeter:
         assert record.mean_watts_of == {name: pytest.approx(w) for name, w in (("INT", 2), ("12V", 10), ("1V8", 1))}
         assert record.basis == "total"
 
+    def test_a_frame_that_ends_while_a_slow_sensor_answers(self) -> None:
+        """The last mark lies late within a reading: another has to begin after it."""
+        late = threading.Event()
+
+        def slow() -> float:
+            time.sleep(0.04)
+            late.set()
+            time.sleep(0.02)
+            return 2.0
+
+        with PowerMeter(PowerSources("x", (PowerRail("a", slow),)), 0.001) as meter:
+            for _ in range(3):
+                late.clear()
+                late.wait()
+            meter.mark()
+        assert meter.record().energy_per_frame_joules == pytest.approx(2 * np.diff(meter._marks))
+
+    def test_of_two_inputs_one_is_counted(self) -> None:
+        rails = tuple(PowerRail(name, float, total=True) for name in ("12V", "12V auxiliary"))
+        assert PowerSources("x", rails).counted == rails[:1]
+
     def test_a_sensor_that_vanishes_ends_the_measurement_only(self, tmp_path: Path) -> None:
         file = write(tmp_path, "power1_input", "4000000")
         with PowerMeter(rail_file(file), interval_seconds=0.004) as meter:

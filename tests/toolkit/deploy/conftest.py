@@ -77,7 +77,9 @@ class Server:
     def hide(self, name: str, text: str) -> Path:
         """Put a shell script in the place of a program; ``$real`` is the program."""
         file = self.bin / name
-        file.write_text(f"#!/bin/sh\nreal={shutil.which(name) or 'false'}\n{text}\n")
+        found = shutil.which(name) or "false"
+        file.unlink(missing_ok=True)  # it may be a link to the system's own, which must not be written through
+        file.write_text(f"#!/bin/sh\nreal={found}\n{text}\n")
         file.chmod(0o755)
         return file
 

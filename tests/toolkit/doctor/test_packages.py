@@ -100,14 +100,14 @@ def test_not_installed_at_all(workstation: Make) -> None:
 def test_a_board_without_pynq(kria: Make) -> None:
     examined = examine(kria({"pynq": None}))
     check = one(examined, ON_BOARD)
-    assert (check.status, check.found) == ("problem", "not installed: pynq>=3.0")
+    assert (check.status, check.found) == ("problem", "not installed: pynq>=3.0.1")
     assert check.fix == "pip install 'fastcar-edge[board]'" and examined.problems == 1
 
 
 def test_a_board_with_metadata_that_knows_no_boards(kria: Make) -> None:
     machine = kria({"pynq": "2.7.0"})
     machine.packages.lines["fastcar-edge"] = ["numpy>=1.26"]
-    assert one(examine(machine), ON_BOARD).found == "pynq 2.7.0, needed pynq>=3.0"
+    assert one(examine(machine), ON_BOARD).found == "pynq 2.7.0, needed pynq>=3.0.1"
 
 
 def test_jobs_of_a_workstation_are_optional(workstation: Make) -> None:
@@ -136,6 +136,12 @@ def test_what_breaks_pynq(kria: Make, package: str, version: str, reason: str, f
     check = one(examined, "PYNQ 4.0.0")
     assert check.status == "problem" and f"{package} {version}: " in check.found and reason in check.found
     assert check.fix == fix and examined.problems == 1
+
+
+def test_an_optional_job_that_is_half_there_is_a_note(workstation: Make) -> None:
+    check = one(examine(workstation({"torch": "1.13.1", "onnx": None})), EXPORT)
+    assert (check.status, check.found) == ("note", "not installed: onnx>=1.17")
+    assert check.fix == "pip install 'fastcar-edge[export]'"
 
 
 def test_the_same_without_pynq_is_no_problem(workstation: Make) -> None:
