@@ -92,7 +92,7 @@ def wheelhouse_files(folder: Path | None) -> list[Path]:
 def check_wheelhouse(folder: Path) -> None:
     """UsageError if there is no wheel in it."""
     if not wheelhouse_files(folder):
-        fix = "Fill it with: pip download --only-binary :all: --platform manylinux_2_28_aarch64 -d DIR ..."
+        fix = "Fill it with: pip download --only-binary :all: --platform manylinux_2_28_aarch64 -d DIR PACKAGES"
         raise UsageError(folder, "no wheel (*.whl) in it", "a folder of wheels for the board", fix)
 
 

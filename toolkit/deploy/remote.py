@@ -38,9 +38,10 @@ class Remote:
         if self.port is not None:
             words += ["-p", str(self.port)]
         if self.identity is not None:
-            words += ["-i", str(self.identity), "-o", "IdentitiesOnly=yes"]
+            name = _literal(self.identity).replace("\\", "\\\\").replace('"', '\\"')
+            words += ["-o", f'IdentityFile="{name}"', "-o", "IdentitiesOnly=yes"]
         if self.control is not None:
-            words += ["-S", str(self.control).replace("%", "%%")]
+            words += ["-S", _literal(self.control)]
         return words
 
     def command(self, text: str, *arguments: str) -> list[str]:
@@ -91,6 +92,11 @@ class Remote:
     @staticmethod
     def _complaint(reply: Reply) -> str:
         return f"ssh says: {reply.last_line}"
+
+
+def _literal(path: Path) -> str:
+    """ssh replaces %-words in file names."""
+    return str(path).replace("%", "%%")
 
 
 def script(*names: str) -> str:
