@@ -19,7 +19,7 @@ from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, Sampli
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord
 
-__all__ = ["EngineBackend", "state_layout"]
+__all__ = ["Clock", "EngineBackend", "state_layout"]
 
 POISON = 0xCD
 NOT_SUMMED = ("status", "build_id", "cycles", "stalls")
@@ -40,11 +40,15 @@ def state_layout(
 
 
 @dataclass
-class _Clock:
-    """Seconds of the last start, and those of them in which the engine did not work: the host's own."""
+class Clock:
+    """Of the frames' starts: seconds in all, and those of them in which the engine did not work, the host's own."""
 
+    starts: int = 0
     total: float = 0.0
     host: float = 0.0
+
+    def add(self, total: float, host: float) -> None:
+        self.starts, self.total, self.host = self.starts + 1, self.total + total, self.host + host
 
 
 class EngineBackend(ABC):
@@ -100,7 +104,7 @@ class EngineBackend(ABC):
         layout = state_layout(self.config, self.layout, rows, clips, limit, logits, self.traced)
         self.memory = self.memory_for(layout)
         self.records = ClipRecords(layout, limit)
-        self.clock = _Clock()
+        self.clock = Clock()
         self.position = 0
         self._totals: dict[str, int] = {}
         self._never = np.full(self.config.layers, NEVER, np.int64)
@@ -161,9 +165,10 @@ class EngineBackend(ABC):
         report, worked = self.run_engine(self._settings | {"position": self.position, "steps": steps, "flags": flags})
         self.memory.read_outputs(self.records, self.position, steps)
         self._add(report)
-        self.clock.total = time.perf_counter() - began
-        self.clock.host = self.clock.total - worked
-        record = self.records.frame(self.position, steps, self.clock.total)
+        seconds = time.perf_counter() - began
+        if not flags & FLAG_TEACHER:
+            self.clock.add(seconds, seconds - worked)
+        record = self.records.frame(self.position, steps, seconds)
         self.position += steps
         return record
 

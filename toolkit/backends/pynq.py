@@ -12,7 +12,7 @@ from ..board.target import Target
 from ..bundle.bundle import Bundle
 from ..program.memory import BEAT_BYTES, StateLayout
 from ..program.plan import plan_memory
-from .engine import EngineBackend, state_layout
+from .engine import Clock, EngineBackend, state_layout
 from .engine_memory import EngineMemory
 
 __all__ = ["PynqBackend"]
@@ -25,25 +25,38 @@ PATIENCE = 5
 class PynqBackend(EngineBackend):
     """``deadline``: seconds a start may take; None: by the bytes it moves. ``close`` lets others use the device.
 
+    ``clips`` and ``guided``: what the memory is planned for, at the model's full length, before anything is loaded.
     See ``Session`` for what opening raises. A DeviceError while it runs leaves the device usable: start again.
     """
 
     name = "pynq"
     leaves_processor_free = True
 
-    def __init__(self, bundle: Bundle, target: Target, deadline: float | None = None, reassign: bool = True) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        target: Target,
+        deadline: float | None = None,
+        clips: int = 1,
+        guided: bool = True,
+        reassign: bool = True,
+    ) -> None:
         manifest, packed = bundle.manifest, bundle.require_packed()
         super().__init__(manifest.engine, packed, manifest.config, manifest.frame_layout, reassign)
-        self.deadline = deadline
+        self.deadline, self.clock = deadline, Clock()
         self._state: DeviceBuffer | None = None
-        frames = manifest.frame_layout.positions
-        smallest = state_layout(manifest.config, manifest.frame_layout, 1, 1, frames)
-        self.session = Session(bundle, target, plan_memory(packed, smallest))
+        rows, limit = clips * (2 if guided else 1), manifest.frame_layout.positions
+        layout = state_layout(manifest.config, manifest.frame_layout, rows, clips, limit)
+        self.session = Session(bundle, target, plan_memory(packed, layout))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ran: device, overlay, versions, clock."""
-        return self.session.facts
+        """What ran: device, overlay, versions, clock; of the clip, the host's own seconds a frame and their share."""
+        clock = self.clock
+        return self.session.facts | {
+            "host_seconds_per_frame": clock.host / clock.starts if clock.starts else None,
+            "host_share": clock.host / clock.total if clock.starts else None,
+        }
 
     def verify_memory(self) -> None:
         """DeviceError unless program and weights in the device's memory are the bundle's."""
@@ -52,8 +65,7 @@ class PynqBackend(EngineBackend):
     def memory_for(self, layout: StateLayout) -> EngineMemory:
         size = layout.total_beats * BEAT_BYTES
         if self._state is None or self._state.size != size:
-            if self._state is not None:
-                self._state.free()
+            self._free_state()
             self._state = DeviceBuffer(self.session.target.device, "state", size)
             self.session.set_state(self._state)
         memory = EngineMemory(layout, self._state.beats)
@@ -77,7 +89,9 @@ class PynqBackend(EngineBackend):
         return super().cached(position)
 
     def close(self) -> None:
-        if self._state is not None:
-            self._state.free()
-            self._state = None
+        self._free_state()
         self.session.close()
+
+    def _free_state(self) -> None:
+        """With every view of it."""
+        self.memory = self._inputs = self._outputs = self._state = None

@@ -34,18 +34,24 @@ def _csim(bundle: Bundle, threads: int | None) -> Backend:
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """Where the pynq back end runs: see ``toolkit.board.target.DEVICES``. ``deadline``: seconds a start may take."""
+    """Where the pynq back end runs: see ``toolkit.board.target.DEVICES``. ``deadline``: seconds a start may take.
+
+    ``clips`` and ``guided``: what contiguous memory is checked for before the overlay is loaded.
+    """
 
     name: str = "board"
     overlay: Path | None = None
     deadline: float | None = None
+    clips: int = 1
+    guided: bool = True
 
 
 def _pynq(bundle: Bundle, threads: int | None, device: DeviceChoice) -> Backend:
     from ..board.target import open_target
     from .pynq import PynqBackend
 
-    return PynqBackend(bundle, open_target(device.name, bundle, device.overlay), device.deadline)
+    target = open_target(device.name, bundle, device.overlay)
+    return PynqBackend(bundle, target, device.deadline, device.clips, device.guided)
 
 
 BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim, "pynq": _pynq}

@@ -49,6 +49,7 @@ class Session:
         self.lock = DeviceLock(target.tag)
         self.thread = ThreadPoolExecutor(1, "fastcar-device", initializer=_own_event_loop)
         self.buffers: dict[str, DeviceBuffer] = {}
+        self.state_address = 0
         try:
             _, self.handoff = check_overlay(target.bit, self.engine)
             if memory := target.contiguous_memory():
@@ -148,7 +149,7 @@ class Session:
             buffer.verify(self.bundle.manifest.files[name].sha256)
 
     def set_state(self, buffer: DeviceBuffer) -> None:
-        self.state = buffer
+        self.state_address = buffer.address
         self.call(lambda: self.driver.write_addresses(*self._addresses()))
 
     def close(self) -> None:
@@ -191,9 +192,8 @@ class Session:
         self.verify_memory()
 
     def _addresses(self) -> tuple[int, int, int]:
-        state = getattr(self, "state", None)
         known = [self.buffers[name].address if name in self.buffers else 0 for name in (PROGRAM, WEIGHTS)]
-        return known[0], known[1], state.address if state else 0
+        return known[0], known[1], self.state_address
 
     def _hung(self, control: dict[str, float], deadline: float) -> DeviceError:
         dump = self.call(self.driver.dump)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from ..backends.protocol import Backend
+from ..board.power import EnergyRecord, PowerMeter, open_power_sources
 from ..bundle.bundle import Bundle
 from ..generation.calibrate import PROMISED
 from ..generation.record import Generation
@@ -21,7 +23,7 @@ from ..output import check_output_folder, replacing
 from ..report import ReportFacts, RunView, replay_map_picture, summary, write_report
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from ..video import write_contact_sheet, write_gif, write_mp4
-from ..video.decode import FrameDecoder
+from ..video.decode import FollowingDecoder, FrameDecoder
 from .console import Advance, plain
 
 __all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "sampling_of", "view_of", "write_clip"]
@@ -48,26 +50,45 @@ def generate_clip(
     backend: Backend,
     attention: AttentionSettings = FULL_ATTENTION,
 ) -> RunView:
-    """Generate and decode; ``label`` names the progress bar."""
+    """Generate and decode, beside each other where a device generates; ``label`` names the progress bar.
+
+    Energy is measured where a board has a sensor for it.
+    """
     advance(label, 0, frames)
-    run = generate(
-        bundle,
-        prompts,
-        frames=frames,
-        seed=seed,
-        sampling=sampling,
-        replay=replay,
-        attention=attention,
-        backend=backend,
-        on_frame=lambda frame, codes: advance(label, frame + 1, frames),
-    )
-    return view_of(bundle, run)
+    decoder = FollowingDecoder(bundle) if getattr(backend, "leaves_processor_free", False) else None
+    sources = open_power_sources()
+    meter = PowerMeter(sources) if sources else None
+
+    def on_frame(frame: int, codes: np.ndarray) -> None:
+        if meter:
+            meter.mark()
+        if decoder:
+            decoder.add(codes)
+        advance(label, frame + 1, frames)
+
+    with meter or nullcontext():
+        run = generate(
+            bundle,
+            prompts,
+            frames=frames,
+            seed=seed,
+            sampling=sampling,
+            replay=replay,
+            attention=attention,
+            backend=backend,
+            on_frame=on_frame,
+        )
+    return view_of(bundle, run, decoder.finish() if decoder else None, meter.record() if meter else None)
 
 
-def view_of(bundle: Bundle, run: Generation) -> RunView:
-    """The run with its pictures."""
-    decode = FrameDecoder(bundle)
-    return RunView(run, np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes]))
+def view_of(
+    bundle: Bundle, run: Generation, frames: np.ndarray | None = None, energy: EnergyRecord | None = None
+) -> RunView:
+    """The run with its pictures, decoded here as far as ``frames`` are not all of them."""
+    if frames is None or frames.shape[1] != run.codes.shape[1]:
+        decode = FrameDecoder(bundle)
+        frames = np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes])
+    return RunView(run, frames, energy)
 
 
 def sampling_of(bundle: Bundle, options: dict[str, Any]) -> SamplingSettings:
@@ -87,6 +108,7 @@ def facts_of(
         backend=backend.name,
         machine=f"{platform.machine()}, {_processor()}, {platform.system()}",
         seed=seed,
+        device=getattr(backend, "facts", None),
         frames_per_second=manifest.frame_rate,
         sampling=sampling,
         replay=replay,
@@ -130,6 +152,9 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
         "max_age": facts.replay.max_age,
         "attention": vars(generation.attention),
         "interrupted": generation.interrupted,
+        "fault": str(generation.fault) if generation.fault else None,
+        "device": facts.device,
+        "energy": run.energy.summary() if run.energy else None,
         "summary": summary(run, dense),
         "files": [str(file) for file in files] + [str(out / "result.json")],
     }

@@ -92,7 +92,7 @@ def _compare(
         bundle, [prompt], ReplaySettings(), options["seed"], advance, label="dense video", **common
     )
     run = generate_clip(bundle, [prompt], replay, options["seed"], advance, label="replay video", **common)
-    if dense_run.generation.interrupted or run.generation.interrupted:
+    if not (dense_run.generation.complete and run.generation.complete):
         raise KeyboardInterrupt  # half a comparison is none
     advance("report", 0, 1)
     facts = facts_of(bundle, backend, options["seed"], sampling, replay, again)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..backends.protocol import Backend
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
-from ..errors import UsageError
+from ..errors import DeviceError, UsageError
 from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_frames, check_seed
 from ..report import RunView, summary_table
@@ -47,6 +49,7 @@ __all__ = ["command"]
     "overlay).",
 )
 @device_options
+@click.option("--verify-memory", is_flag=True, help="Compare the weights in the device's memory again afterwards.")
 @click.option(
     "--threads", type=click.IntRange(1, 256), help="Processor threads; they do not change a bit of the result."
 )
@@ -55,10 +58,12 @@ __all__ = ["command"]
 def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Generate a video from BUNDLE (a folder or an archive) into the folder given by --out.
 
-    Ctrl-C keeps the finished frames, writes them, and exits with 130.
+    Ctrl-C keeps the finished frames, writes them, and exits with 130; a device that fails, with 3.
     """
     if sum((options["dense"], options["threshold"] is not None, options["replay_ratio"] is not None)) > 1:
         raise UsageError("--dense, --threshold, --replay-ratio", "more than one", "one of them", "Drop the others.")
+    if options["verify_memory"] and options["backend"] != "pynq":
+        raise UsageError("--verify-memory", f"--backend {options['backend']}", "--backend pynq", "Drop it.")
     if options["compare"] and len(prompts) > 1:
         raise UsageError("--compare", f"{len(prompts)} prompts", "one", "Compare one clip at a time.")
     opened = Bundle.open(bundle)
@@ -72,44 +77,59 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
-    backend = open_backend(options["backend"], opened, options["threads"], device=device_of(options))
+    device = device_of(options, len(prompts), sampling.guided)
+    backend = open_backend(options["backend"], opened, options["threads"], device=device)
     common = {"frames": frames, "sampling": sampling, "backend": backend, "attention": attention}
-    with progress() as advance:
+    with closing(backend) if hasattr(backend, "close") else nullcontext(), progress() as advance:
         calibration = None
         if options["replay_ratio"] is not None:
             replay, calibration = _for_ratio(
                 opened, prompts, options["replay_ratio"], replay, options["seed"], common, advance
             )
         clip = generate_clip(opened, prompts, replay, options["seed"], advance, **common)
-        dense = None
-        if options["compare"] and not clip.generation.interrupted:
-            dense = _dense(opened, prompts, options["seed"], advance, common)
+        dense, fault = None, clip.generation.fault
+        if options["compare"] and clip.generation.complete:
+            dense, fault = _dense(opened, prompts, options["seed"], advance, common)
+        if options["verify_memory"] and fault is None:
+            fault = _memory_fault(backend)
         again = command_line("generate", str(bundle), prompt=prompts, **options, out=out)
         facts = facts_of(opened, backend, options["seed"], sampling, replay, again)
         result = write_clip(out, clip, dense, facts)
     result["calibration"] = calibration
     interrupted = clip.generation.interrupted
-    if interrupted:
-        say(f"interrupted: kept the {clip.generation.codes.shape[1]} finished frames")
+    if not clip.generation.complete:
+        say(f"{'interrupted' if interrupted else 'stopped'}: kept the {clip.generation.codes.shape[1]} finished frames")
     elif options["replay_ratio"] is not None and (notice := ratio_notice(options["replay_ratio"], clip)):
         say(notice)
     if options["compare"] and dense is None:
-        interrupted = True
-        say("interrupted before the dense run was complete: no report.html")
+        interrupted = interrupted or fault is None
+        say(f"{'stopped' if fault else 'interrupted'} before the dense run was complete: no report.html")
     emit(result, as_json, _show)
+    if fault:
+        raise fault
     if interrupted:
         raise click.exceptions.Exit(130)
 
 
 def _dense(
     bundle: Bundle, prompts: tuple[str, ...], seed: int, advance: Advance, common: dict[str, Any]
-) -> RunView | None:
-    """The run to compare with; None if it was interrupted: what is finished is still to be written."""
+) -> tuple[RunView | None, DeviceError | None]:
+    """The run to compare with; None if it was interrupted or the device failed: what is finished is to be written."""
     try:
         dense = generate_clip(bundle, prompts, ReplaySettings(), seed, advance, label="dense", **common)
     except KeyboardInterrupt:
-        return None
-    return None if dense.generation.interrupted else dense
+        return None, None
+    except DeviceError as error:
+        return None, error
+    return (dense if dense.generation.complete else None), dense.generation.fault
+
+
+def _memory_fault(backend: Backend) -> DeviceError | None:
+    try:
+        backend.verify_memory()
+    except DeviceError as error:
+        return error
+    return None
 
 
 def _replay(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:

@@ -53,14 +53,14 @@ def device_options(command: Command) -> Command:
     return command
 
 
-def device_of(options: dict[str, Any]) -> DeviceChoice:
+def device_of(options: dict[str, Any], clips: int = 1, guided: bool = True) -> DeviceChoice:
     """UsageError for device options without ``--backend pynq``."""
     given = [name for name in ("overlay", "device", "deadline") if options[name] is not None]
     if given and options["backend"] != "pynq":
         raise UsageError(f"--{given[0]}", f"--backend {options['backend']}", "--backend pynq", "Add it, or drop this.")
     if options["deadline"] is not None and not options["deadline"] > 0:
         raise UsageError("--deadline", str(options["deadline"]), "a positive number of seconds", "Correct it.")
-    return DeviceChoice(options["device"] or "board", options["overlay"], options["deadline"])
+    return DeviceChoice(options["device"] or "board", options["overlay"], options["deadline"], clips, guided)
 
 
 def attention_of(options: dict[str, Any]) -> AttentionSettings:

@@ -75,8 +75,8 @@ def thresholds_for_ratio(
             attention=attention,
             backend=backend,
         )
-        if run.interrupted:
-            raise KeyboardInterrupt
+        if not run.complete:
+            raise run.fault or KeyboardInterrupt
         if threshold is not None:
             achieved = run.eligible_replay_ratio
             if best is None or abs(achieved - ratio) < abs(best.achieved - ratio):

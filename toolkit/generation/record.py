@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import DeviceError
 from ..settings import FULL_ATTENTION, AttentionSettings
 
 __all__ = ["Generation"]
@@ -30,6 +31,11 @@ class Generation:
     attention: AttentionSettings = FULL_ATTENTION
     logits: np.ndarray | None = None  # (clips, frames, places, codes) float32 after guidance, when recorded
     interrupted: bool = False  # stopped before the last frame; the frames here are whole
+    fault: DeviceError | None = None  # of the device, before the last frame; likewise
+
+    @property
+    def complete(self) -> bool:
+        return not self.interrupted and self.fault is None
 
     @property
     def rows(self) -> int:

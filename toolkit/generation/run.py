@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..backends.protocol import Backend, FrameRecord
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
 from ..config import FrameLayout
-from ..errors import UsageError
+from ..errors import DeviceError, UsageError
 from ..numerics.tas import integer_threshold
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .record import Generation
@@ -40,7 +41,8 @@ def generate(
     ``frames`` None: as many as the model was trained for; ``sampling`` None: the bundle's; ``replay`` None: dense;
     ``attention`` None: every position sees all before it.
     The same bundle, prompt, settings and seed give the same codes on any machine and back end. Ctrl-C keeps the
-    finished frames and sets ``interrupted``; before the first is finished it is raised. UsageError for an unusable
+    finished frames and sets ``interrupted``, a failing device sets ``fault``; before the first is finished either is
+    raised. UsageError for an unusable
     prompt or number of frames, before any work.
 
     Example::
@@ -63,7 +65,7 @@ def generate(
     backend.start(len(prompts), layout.frame_start(frames), sampling, replay, attention, record_logits)
 
     records: list[FrameRecord] = []
-    interrupted = False
+    interrupted, fault = False, None
     try:
         backend.prefill(tokens[:, :-1])
         current = tokens[:, -1]
@@ -78,7 +80,12 @@ def generate(
         if not records:
             raise
         interrupted = True
-    return _generation(bundle, prompts, replay, attention, records, interrupted, record_logits)
+    except DeviceError as error:
+        if not records:
+            raise
+        fault = error
+    generation = _generation(bundle, prompts, replay, attention, records, record_logits)
+    return replace(generation, interrupted=interrupted, fault=fault)
 
 
 def check_frames(bundle: Bundle, frames: int | None) -> int:
@@ -137,7 +144,6 @@ def _generation(
     replay: ReplaySettings,
     attention: AttentionSettings,
     records: list[FrameRecord],
-    interrupted: bool,
     record_logits: bool,
 ) -> Generation:
     """Codes by the step that predicts them, TAS and decisions by the position that was read."""
@@ -163,5 +169,4 @@ def _generation(
         grid=layout.grid,
         attention=attention,
         logits=None if logits is None else logits.swapaxes(0, 1).reshape(len(prompts), frames, places, -1),
-        interrupted=interrupted,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from .view import ReportFacts, RunView
@@ -19,6 +21,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("recipe", facts.recipe),
         ("back end", facts.backend),
         ("machine", facts.machine),
+        ("device", _device_text(facts.device)),
         *(("prompt" if run.clips == 1 else f"prompt, clip {i}", text) for i, text in enumerate(run.generation.prompts)),
         ("video", f"{run.frame_count} frames of {height} x {width} pixels, {facts.frames_per_second:g} a second"),
         ("positions", f"{grid[0]} x {grid[1]} places a frame, {run.layers} layers, {run.generation.rows} rows a step"),
@@ -27,7 +30,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("attention", _attention_text(run.generation.attention)),
         *_sampling_lines(facts.sampling),
         ("seed", "" if facts.seed is None else str(facts.seed)),
-        ("energy", facts.energy.text() if facts.energy else "not measured (no power sensor of a board)"),
+        ("energy", run.energy.text() if run.energy else "not measured (no power sensor of a board)"),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
     ]
     return [(name, value) for name, value in lines if value]
@@ -40,6 +43,18 @@ def threshold_text(thresholds: tuple[float | None, ...]) -> str:
         return "none: no layer replays" if texts[0] == "never" else f"{texts[0]} in every layer"
     groups = [list(group) for _, group in groupby(enumerate(texts), key=lambda item: item[1])]
     return ", ".join(f"{_span(group[0][0], group[-1][0])}: {group[0][1]}" for group in groups)
+
+
+def _device_text(device: Mapping[str, Any] | None) -> str:
+    """The emulated device is named as one: its times are a simulation's."""
+    if device is None:
+        return ""
+    kind = "emulated: times are those of the C simulation" if device["device"] == "emulated" else "board"
+    share = f", host {100 * device['host_share']:.1f} % of a frame's time" if device.get("host_share") else ""
+    return (
+        f"{kind}; {device['overlay']}, engine {device['engine']}, build {device['build_id']}, "
+        f"{device['clock_mhz']:g} MHz, pynq {device['pynq']}, waits by {device['waits_for']}{share}"
+    )
 
 
 def _span(first: int, last: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class RunView:
 
     generation: Generation
     frames: np.ndarray
+    energy: EnergyRecord | None = None  # None: no power sensor of a board
 
     def __post_init__(self) -> None:
         run, frames = self.generation, self.frames
@@ -71,7 +73,7 @@ class ReportFacts:
     replay: ReplaySettings | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # what a reader types to get this run again
-    energy: EnergyRecord | None = None  # None: no power sensor of a board
+    device: Mapping[str, Any] | None = None  # what the pynq back end ran on
 
 
 def check_comparable(replay: RunView, dense: RunView | None) -> None:

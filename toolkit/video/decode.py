@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import numpy as np
 
 from ..backends.onnxruntime import open_session
 from ..bundle.bundle import DECODER, Bundle
 
-__all__ = ["FrameDecoder"]
+__all__ = ["FollowingDecoder", "FrameDecoder"]
 
 
 class FrameDecoder:
@@ -21,3 +23,21 @@ class FrameDecoder:
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         return self.session.run(["frames"], {"codes": np.ascontiguousarray(codes, np.int64)})[0]
+
+
+class FollowingDecoder:
+    """Decodes each frame in a thread of its own while the next one is generated elsewhere than on this processor."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._decode = FrameDecoder(bundle, threads=1)
+        self._pool = ThreadPoolExecutor(1, "fastcar-decoder")
+        self._frames: list[Future[np.ndarray]] = []
+
+    def add(self, codes: np.ndarray) -> None:
+        """Codes of one frame, (clips, height, width); they are not to change afterwards."""
+        self._frames.append(self._pool.submit(self._decode, codes))
+
+    def finish(self) -> np.ndarray:
+        """(clips, frames, height', width', 3) uint8 of all that was added."""
+        self._pool.shutdown()
+        return np.stack([frame.result() for frame in self._frames], axis=1)

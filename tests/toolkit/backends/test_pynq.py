@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +144,78 @@ def test_command_line(bundle: Bundle, tmp_path: Path) -> None:
     codes = [load_file(tmp_path / name / "run.safetensors")["codes"] for name in ("pynq", "onnxruntime")]
     np.testing.assert_array_equal(*codes)
     assert json.loads((tmp_path / "pynq/result.json").read_text())["backend"] == "pynq"
+
+
+def test_a_failing_device_keeps_the_finished_frames(bundle: Bundle, tmp_path: Path) -> None:
+    """Probe, golden prompt and frame, then prompt and frame 0 are starts 1 to 5: the sixth is frame 1."""
+    out = tmp_path / "clip"
+    outcome = run(
+        "generate", bundle.path, "--prompt", PROMPT, "--frames", 3, "--out", out, "--backend", "pynq",
+        "--device", "emulated:error=6",
+    )  # fmt: skip
+    assert outcome.code == 3
+    assert "stopped: kept the 1 finished frames" in outcome.stderr and "steps_done" in outcome.stderr
+    assert outcome.stderr.splitlines()[-1].startswith("fastcar: engine: error BAD_TOKEN")
+    result = json.loads((out / "result.json").read_text())
+    assert result["summary"]["frames"] == 1 and "BAD_TOKEN" in result["fault"] and not result["interrupted"]
+    assert (out / "video.mp4").exists()
+    assert result["device"]["device"] == "emulated" and result["energy"] is None
+
+
+def test_memory_verified_on_demand(bundle: Bundle, tmp_path: Path) -> None:
+    common = ("generate", bundle.path, "--prompt", PROMPT, "--frames", 1, "--backend", "pynq", "--verify-memory")
+    assert run(*common, "--device", "emulated", "--out", tmp_path / "good").code == 0
+    outcome = run(*common, "--device", "emulated:flip=5", "--out", tmp_path / "bad")
+    assert outcome.code == 3 and "weights.bin in the device's memory" in outcome.stderr
+    assert run(*common[:-3], "--verify-memory", "--out", tmp_path / "other").code == 2
+
+
+def test_host_time_and_memory_of_a_frame(bundle: Bundle) -> None:
+    """At a second a frame the host takes under 2 % of it, and allocates next to nothing between two frames."""
+    backend = on_device(bundle, "emulated:pace=1")
+    peaks, buffers = [], []
+
+    def on_frame(frame: int, codes: np.ndarray) -> None:
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        buffers.append(backend.session.target.device.memory.buffers)
+        tracemalloc.reset_peak()
+        before.append(tracemalloc.get_traced_memory()[0])
+
+    before: list[int] = []
+    try:
+        backend.start(1, 16, bundle.manifest.sampling, ReplaySettings())
+        processor = time.thread_time()
+        tracemalloc.start()
+        generate(bundle, PROMPT, frames=3, seed=1, backend=backend, on_frame=on_frame)
+        tracemalloc.stop()
+        processor = time.thread_time() - processor
+        assert backend.facts["host_share"] < 0.02
+        assert processor / 4 < 0.02, "of the main thread, a start"
+        assert set(buffers) == {3}, "program, weights, state"
+        assert all(peak - own < 64_000 for peak, own in zip(peaks[1:], before, strict=False))
+    finally:
+        tracemalloc.stop()
+        backend.close()
+
+
+def test_the_first_difference_is_named_on_the_device(bundle: Bundle) -> None:
+    outcome = run("selftest", bundle.path, "--backend", "pynq", "--device", "emulated")
+    assert outcome.code == 0, outcome.stderr
+    outcome = run("selftest", bundle.path, "--backend", "pynq", "--device", "emulated:flip=2")
+    assert outcome.code == 1 and "differs: " in outcome.stderr, outcome.stderr
+
+
+def test_what_is_left_over_from_a_run_is_found(bundle: Bundle) -> None:
+    outcome = run("selftest", bundle.path, "--backend", "pynq", "--device", "emulated:leftover")
+    assert outcome.code == 1 and "differs: " in outcome.stderr
+
+
+def test_an_engine_that_cannot_be_reset(bundle: Bundle, expected) -> None:
+    """The next session finds it busy, and says so within the deadline of a probe."""
+    backend = on_device(bundle, "emulated:hang=5,no-reset", deadline=1.0)
+    try:
+        with pytest.raises(DeviceError) as caught:
+            clip(bundle, backend)
+        assert caught.value.fix.startswith("Run again: that loads the overlay afresh")
+    finally:
+        backend.close()

@@ -298,4 +298,5 @@ class TestRecord:
         facts = {"model": "car", "recipe": "w8a8", "backend": "pynq", "machine": "KV260"}
         lines = dict(settings_table(view, ReportFacts(**facts)))
         assert lines["energy"] == "not measured (no power sensor of a board)"
-        assert dict(settings_table(view, ReportFacts(**facts, energy=self.record)))["energy"] == self.record.text()
+        measured = RunView(run, view.frames, self.record)
+        assert dict(settings_table(measured, ReportFacts(**facts)))["energy"] == self.record.text()
