@@ -21,6 +21,7 @@ VIVADO_VERSION = "2024.1"  # the form of the file is that version's
 ENGINE_SLAVE, INTERRUPTS_SLAVE, RESET_SLAVE = "s_axi_control", "s_axi", "S_AXI"
 MASTER = "M_AXI_HPM0_FPD"
 MASTERS = ("m_axi_program", "m_axi_read0", "m_axi_read1", "m_axi_read2", "m_axi_read3", "m_axi_cache")
+CLOCK = "PSU__CRL_APB__PL0_REF_CTRL__ACT_FREQMHZ"
 IO_PLL_MHZ = 1500  # what the divisors below divide
 
 
@@ -154,6 +155,7 @@ class Handoff:
     path: Path
     design: str
     engines: tuple[str, ...]  # instances
+    clock_mhz: float | None  # of the first clock of the processor for the fabric
     registers: dict[str, int]
 
 
@@ -177,7 +179,17 @@ def read_handoff(path: Path) -> Handoff:
         for module in engines[:1]
         for register in module.iter("REGISTER")
     }
-    return Handoff(path, system.get("NAME", ""), tuple(module.get("INSTANCE", "") for module in engines), registers)
+    instances = tuple(module.get("INSTANCE", "") for module in engines)
+    return Handoff(path, system.get("NAME", ""), instances, _clock(modules), registers)
+
+
+def _clock(modules: list[Element]) -> float | None:
+    """What Vivado reached; None where the file does not say."""
+    for module in modules:
+        for parameter in module.iter("PARAMETER"):
+            if parameter.get("NAME") == CLOCK:
+                return float(parameter.get("VALUE", "nan"))
+    return None
 
 
 def _value(element: Element, name: str) -> str:

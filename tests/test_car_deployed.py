@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from fastcar.export.overlay.compile import pack_model
 from fastcar.export.pipeline import export_model
 from fastcar.overlays import load_engine
 from fastcar.toolkit.backends.golden import check_golden
-from fastcar.toolkit.backends.registry import open_backend
+from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN, Bundle
 from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate
@@ -73,6 +74,21 @@ def test_the_overlay_computes_the_same_bits(bundle: Bundle, kind: str):
         clip = generate(bundle, "left turn", frames=2, seed=3, replay=replay, attention=attention, backend=run)
     assert first_difference(*runs) is None
     assert clip.replay.any() == (threshold is not None)
+
+
+def test_a_whole_clip_through_pynq(bundle: Bundle):
+    """The board's code path, by the real pynq package, on the emulated device."""
+    replay = ReplaySettings.uniform(1.5, bundle.manifest.config.layers)
+    device = open_backend("pynq", bundle, device=DeviceChoice("emulated"))
+    with closing(device):
+        runs = [
+            generate(bundle, "left turn", seed=3, replay=replay, backend=backend, record_logits=True)
+            for backend in (device, "onnxruntime")
+        ]
+        assert device.facts["waits_for"] == "interrupt" and device.facts["host_share"] < 0.02
+    for name in ("codes", "tas", "replay", "logits"):
+        np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name), err_msg=name)
+    assert runs[0].codes.shape == (1, bundle.manifest.frame_layout.frames, 64)
 
 
 def test_the_golden_clip_is_what_onnxruntime_computes(bundle: Bundle):

@@ -75,7 +75,7 @@ class RegisterWindow(np.ndarray):
 
 
 class EmulatedDevice(Device):
-    """The board of a block design. ``mapped``: registers as mapped memory, as on a Zynq, or by calls, as on a card.
+    """The board of a block design.
 
     Its contiguous memory is bounded, and apart from the processor's copy of each buffer: what is not flushed the
     engine does not see, what is not invalidated the processor does not.
@@ -83,15 +83,13 @@ class EmulatedDevice(Device):
 
     arch = "aarch64"  # asked for by pynq.ps.Clocks
 
-    def __init__(
-        self, design: BlockDesign, library: EngineLibrary, faults: Faults | None = None, *, mapped: bool = True
-    ) -> None:
+    def __init__(self, design: BlockDesign, library: EngineLibrary, faults: Faults | None = None) -> None:
         faults = faults or Faults()
         self.name = faults.name or f"emulated-{os.getpid()}-{next(_numbers)}"
         super().__init__(self.name)
         if pynq.__version__.startswith("3.0."):
             pynq.ps.CPU_ARCH = self.arch  # that version looks at the processor instead
-        self.capabilities = {"MEMORY_MAPPED": mapped, "REGISTER_RW": not mapped, "CALLABLE": False}
+        self.capabilities = {"MEMORY_MAPPED": not faults.by_calls, "REGISTER_RW": faults.by_calls, "CALLABLE": False}
         self.design, self.faults, self.downloads = design, faults, 0
         self.memory = ContiguousMemory(faults.memory)
         self.line = UserInterrupt()

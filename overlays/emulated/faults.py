@@ -21,6 +21,7 @@ class Faults:
     leftover: bool = False  # from the second clip on, a result depends on what ran before
     no_interrupt: bool = False  # the line never rises
     no_reset: bool = False  # an engine that hangs stays so, whatever the reset bit
+    by_calls: bool = False  # no fault: registers are reached by calls, as on a card, instead of mapped
     build: int | None = None  # the build id that is reported
     memory: int = 1000 * MIB  # bytes of contiguous memory
     pace: float = 0.0  # seconds a start takes at least
@@ -37,7 +38,7 @@ KINDS = {
     "name": str,
 }
 EXPECTED = (
-    "hang=N, error=N, flip=N (at the Nth start), leftover, no-interrupt, no-reset, build=HEX, memory=MIB, "
+    "hang=N, error=N, flip=N (at the Nth start), leftover, no-interrupt, no-reset, by-calls, build=HEX, memory=MIB, "
     "pace=SECONDS, name=NAME, separated by commas"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,14 +24,15 @@ from .check import check_memory, check_overlay
 from .driver import EngineDriver, Stopped, TimedOut
 from .lock import DeviceLock
 from .target import Target
+from .versions import check_pynq, xrt_version
 
 __all__ = ["Session"]
 
 Result = TypeVar("Result")
 
-OLDEST_PYNQ = (3, 0)
 PROBE = {word.name: 0 for word in CONTROL.words}  # no descriptors: refused before any access, but answered
 PROBE_DEADLINE = 5.0  # seconds
+LONGEST_REST = 30.0  # seconds for the start in progress to end after Ctrl-C
 RELOAD = "Run again: that loads the overlay afresh; if it comes back, power the board off and on."
 
 
@@ -45,11 +47,12 @@ class Session:
     def __init__(self, bundle: Bundle, target: Target, plan: MemoryPlan) -> None:
         self.target, self.bundle = target, bundle
         self.packed, self.engine = bundle.require_packed(), bundle.manifest.engine
-        _check_version()
+        check_pynq()
         self.lock = DeviceLock(target.tag)
         self.thread = ThreadPoolExecutor(1, "fastcar-device", initializer=_own_event_loop)
         self.buffers: dict[str, DeviceBuffer] = {}
         self.state_address = 0
+        self._xrt = None if target.emulated else xrt_version()
         try:
             _, self.handoff = check_overlay(target.bit, self.engine)
             if memory := target.contiguous_memory():
@@ -73,7 +76,9 @@ class Session:
             "build_id": f"{self.engine.build_id:08x}",
             "engine": self.engine.name,
             "pynq": pynq.__version__,
+            "xrt": self._xrt,
             "clock_mhz": round(float(pynq.ps.Clocks.fclk0_mhz), 3),
+            "built_for_mhz": self.handoff.clock_mhz,
             "waits_for": "interrupt" if self.driver.listens else "polling",
             "interrupts_lost": self.driver.interrupts_lost,
         }
@@ -103,7 +108,7 @@ class Session:
         except Stopped:
             raise KeyboardInterrupt from None
         except KeyboardInterrupt:
-            self._let_finish(deadline)
+            self._let_finish()
             raise
         if report["status"]:
             name, meaning = STATUS.get(report["status"], (f"{report['status']:#x}", "not a code of this engine"))
@@ -202,10 +207,14 @@ class Session:
         expected = "the end of the start (--deadline SECONDS allows more)"
         return DeviceError("engine", found, expected, fix, dump)
 
-    def _let_finish(self, deadline: float) -> None:
-        """After Ctrl-C the engine is still at work on its buffers: wait for it, or reset it."""
-        if not self.call(self.driver.idle):
-            self.reset()
+    def _let_finish(self) -> None:
+        """After Ctrl-C the engine is still at work: a start's time to end by itself, for a reset may cut a burst."""
+        end = time.monotonic() + LONGEST_REST
+        while not self.call(self.driver.idle):
+            if time.monotonic() > end:
+                self.reset()
+                return
+            time.sleep(0.01)
 
     def _other_build(self, found: int) -> OverlayError:
         return OverlayError(
@@ -224,9 +233,3 @@ def _settled(future: Future[Any]) -> None:
     """Wait for the end of a call that was told to stop."""
     with suppress(NotYet, KeyboardInterrupt):
         future.exception(timeout=PROBE_DEADLINE)
-
-
-def _check_version() -> None:
-    version = tuple(int(part) for part in pynq.__version__.split(".")[:2])
-    if version < OLDEST_PYNQ:
-        raise DeviceError("pynq", pynq.__version__, "3.0 or newer", "Update the board's image, or pip install pynq.")

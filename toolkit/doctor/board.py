@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ..board.versions import XRT_QUERIES, XRT_VERSION
 from .identity import identify
 from .machine import Machine
 from .model import NOTE, OK, PROBLEM, Check, Probe
@@ -60,9 +61,8 @@ def zocl(machine: Machine) -> Iterable[Check]:
 
 
 def runtime_version(machine: Machine) -> Iterable[Check]:
-    queries = (["xbutil", "--version"], ["dpkg-query", "-W", "-f", "${Version}", "xrt"])
-    for query in queries:
-        if found := re.search(r"\b(\d+\.\d+\.\d+)\b", machine.run(query) or ""):
+    for query in XRT_QUERIES:
+        if found := XRT_VERSION.search(machine.run(query) or ""):
             yield Check("XRT", OK, found[1])
             return
     yield Check("XRT", NOTE, "neither xbutil nor dpkg tells its version", "apt-get install xrt, if it is missing.")

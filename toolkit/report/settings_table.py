@@ -51,10 +51,11 @@ def _device_text(device: Mapping[str, Any] | None) -> str:
         return ""
     kind = "emulated: times are those of the C simulation" if device["device"] == "emulated" else "board"
     share = f", host {100 * device['host_share']:.1f} % of a frame's time" if device.get("host_share") else ""
-    return (
-        f"{kind}; {device['overlay']}, engine {device['engine']}, build {device['build_id']}, "
-        f"{device['clock_mhz']:g} MHz, pynq {device['pynq']}, waits by {device['waits_for']}{share}"
-    )
+    clock = f"{device['clock_mhz']:g} MHz"
+    if device["built_for_mhz"]:
+        clock += f" (built for {device['built_for_mhz']:g})"
+    overlay = f"{device['overlay']}, engine {device['engine']}, build {device['build_id']}"
+    return f"{kind}; {overlay}, {clock}, pynq {device['pynq']}, waits by {device['waits_for']}{share}"
 
 
 def _span(first: int, last: int) -> str:

@@ -58,8 +58,10 @@ def refused(bundle: Bundle, kind: type[FastCarError], *arguments, **options) -> 
     return caught.value
 
 
-def test_bits_of_onnxruntime_and_equal_again(bundle: Bundle, expected) -> None:
-    backend = on_device(bundle)
+@pytest.mark.parametrize("device", ["emulated", "emulated:by-calls"])
+def test_bits_of_onnxruntime_and_equal_again(bundle: Bundle, expected, device: str) -> None:
+    """Registers mapped, as on a board, and reached by calls."""
+    backend = on_device(bundle, device)
     try:
         for _ in range(2):
             assert_equal(clip(bundle, backend), expected)
