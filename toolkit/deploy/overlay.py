@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..board.check import check_overlay as check_builds
 from ..bundle.bundle import Bundle
 from ..errors import OverlayError
 
@@ -14,7 +15,7 @@ BESIDE = (".dtbo", ".xclbin")
 
 
 def check_overlay(bundle: Bundle, bit: Path) -> None:
-    """Whether the overlay can be used with the bundle: bitstream and handoff are there. OverlayError if not."""
+    """Whether bitstream, handoff and bundle are of one build. OverlayError, or BundleError if it is packed for none."""
     if bit.suffix != ".bit":
         raise OverlayError(bit, "not a bitstream", "a file ending in .bit", "Correct --overlay.")
     for file, what in ((bit, "the bitstream"), (bit.with_suffix(HANDOFF), "the hardware handoff, of the same name")):
@@ -22,6 +23,8 @@ def check_overlay(bundle: Bundle, bit: Path) -> None:
             raise OverlayError(file, "no such file", what, "Keep .bit and .hwh of one build beside each other.")
         if file.stat().st_size == 0:
             raise OverlayError(file, "an empty file", what, "Copy it again.")
+    bundle.require_packed()
+    check_builds(bit, bundle.manifest.engine)
 
 
 def overlay_files(bit: Path) -> list[Path]:

@@ -21,6 +21,12 @@ from typing import Any
 import pytest
 from cli_runs import Outcome, run
 
+from fastcar.export.pipeline import export_model
+from fastcar.overlays import load_engine
+from fastcar.overlays.bitfile import write_emulated_bitfile
+from fastcar.overlays.design import block_design
+from fastcar.overlays.hwh import handoff_text
+
 CONFIGURATION = """\
 Port {port}
 ListenAddress 127.0.0.1
@@ -185,10 +191,25 @@ def overlay(tmp_path: Path) -> Path:
     """A bitstream of 6 MB, its handoff and its device tree."""
     bit = tmp_path / "build" / "fastcar.bit"
     bit.parent.mkdir()
-    bit.write_bytes(bytes(range(1, 251)) * 24_000)
-    bit.with_suffix(".hwh").write_text("<EDKSYSTEM/>\n")
+    write_overlay(bit, "kv260", bytes(range(1, 251)) * 24_000)
     bit.with_suffix(".dtbo").write_text("device tree\n")
     return bit
+
+
+def write_overlay(bit: Path, engine: str, configuration: bytes) -> None:
+    """The two files of a build, as Vivado names and heads them."""
+    design = block_design(load_engine(engine))
+    write_emulated_bitfile(bit, design)
+    header = bit.read_bytes().partition(b"no configuration")[0][:-4]
+    bit.write_bytes(header + len(configuration).to_bytes(4, "big") + configuration)
+    bit.with_suffix(".hwh").write_text(handoff_text(design))
+
+
+@pytest.fixture(scope="session")
+def bundle_w8a8(car_like: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as everywhere, packed for the overlay."""
+    folder = tmp_path_factory.mktemp("packed") / "w8a8"
+    return export_model(car_like, folder, recipe="w8a8", board="kv260", evaluate=False).path
 
 
 def make_wheel(folder: Path, version: str = "9.9", main: str = MAIN, needs: str = "") -> Path:

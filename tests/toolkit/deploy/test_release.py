@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from cli_runs import run
+from safetensors.numpy import load_file
 
+from fastcar.overlays import load_engine
+from fastcar.overlays.bitfile import write_emulated_bitfile
+from fastcar.overlays.design import block_design
+from fastcar.overlays.hwh import handoff_text
 from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.deploy.release import stage
 from fastcar.toolkit.deploy.wheel import build_wheel, checkout
@@ -89,6 +97,27 @@ def test_wheel_of_the_checkout_installs_with_the_packages_that_are_there(board, 
     names = {file.name for file in packages.iterdir()}
     assert {name for name in names if not name.startswith("fastcar")} <= {"__pycache__"}
     assert "fastcar" in names, "of the wheel, not of the checkout that the base has too"
+
+
+def test_the_one_command_on_the_board_generates_a_video(board, bundle_w8a8, built: Path, tmp_path: Path) -> None:
+    """All of the way, with the emulated device in the place of the programmable logic."""
+    if missing := unmet(built):
+        pytest.skip(f"not installed here: {', '.join(missing)}")
+    bit = tmp_path / "fastcar.bit"
+    design = block_design(load_engine("kv260"))
+    write_emulated_bitfile(bit, design)
+    bit.with_suffix(".hwh").write_text(handoff_text(design))
+    board.base_on(sys.executable)
+    record = board.deployed(bundle_w8a8, "--wheel", built, "--overlay", bit)
+    environment = {**os.environ, "FASTCAR_DEVICE": "emulated"}
+    command = [record["command"].split(" ")[0], "left turn", "--frames", "2", "--seed", "1"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    options = ("--prompt", "left turn", "--frames", 2, "--seed", 1, "--out", tmp_path / "own")
+    assert run("generate", bundle_w8a8, *options).code == 0
+    found, expected = (load_file(tmp_path / name / "run.safetensors")["codes"] for name in ("clip", "own"))
+    assert np.array_equal(found, expected)
+    assert (tmp_path / "clip/video.mp4").exists()
 
 
 def unmet(wheel: Path) -> list[str]:
