@@ -15,7 +15,7 @@ import pytest
 ENOUGH = 1_500_000  # bytes, of the overlay's 6 MB
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

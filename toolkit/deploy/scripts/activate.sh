@@ -47,6 +47,7 @@ for folder in releases/* incoming/*; do
         "releases/$id" | "releases/$before") continue ;;
     esac
     if is_release "$folder"; then
+        rm -f -- "$folder/env/.complete"  # first: what is half removed must not pass for installed
         rm -rf -- "$folder"
         echo "fastcar:removed=$folder"
     fi
