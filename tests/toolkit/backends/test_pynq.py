@@ -221,3 +221,30 @@ def test_an_engine_that_cannot_be_reset(bundle: Bundle, expected) -> None:
         assert caught.value.fix.startswith("Run again: that loads the overlay afresh")
     finally:
         backend.close()
+
+
+def test_an_old_description_that_pynq_kept(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastcar.overlays.emulated.device import EmulatedDevice
+
+    old = tmp_path / "old.hwh"
+    text = handoff_text(block_design(load_engine("kv260")))
+    old.write_text(text.replace('NAME="ADDRESS_OFFSET" VALUE="16"', 'NAME="ADDRESS_OFFSET" VALUE="24"'))
+    read = EmulatedDevice.get_bitfile_metadata
+    monkeypatch.setattr(EmulatedDevice, "get_bitfile_metadata", lambda device, path, partial=False: read(device, old))
+    assert refused(bundle, OverlayError).found == "PYNQ describes another design"
+
+
+def test_another_overlay_loaded_meanwhile(bundle: Bundle, expected) -> None:
+    import pynq
+
+    backend = on_device(bundle)
+    try:
+        target = backend.session.target
+        pynq.Overlay(str(target.bit), device=target.device)
+        with pytest.raises(DeviceError, match="another one was loaded since"):
+            clip(bundle, backend)
+    finally:
+        backend.close()
+    backend = on_device(bundle)
+    assert_equal(clip(bundle, backend), expected)
+    backend.close()
