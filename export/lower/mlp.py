@@ -49,7 +49,14 @@ def replay_mlp(
     half = len(weights) // 2
     rows = op("Transpose", op("NonZero", op("Not", replay)), perm=[1, 0])
     computing = op("GatherND", x, rows)
-    hidden = linear(op, *rms_norm(op, computing, gain, eps=config.norm_eps, hidden=config.hidden), weights[:half])
-    made = linear(op, *quantize_rows(op, swiglu(op, hidden, table, mlp=config.mlp)), weights[half:])
+    normal, scale = rms_norm(op, computing, gain, eps=config.norm_eps, hidden=config.hidden)
+    hidden = linear(op, normal, _a_row_each(op, scale), weights[:half])
+    product, scale = quantize_rows(op, swiglu(op, hidden, table, mlp=config.mlp))
+    made = linear(op, product, _a_row_each(op, scale), weights[half:])
     to_cache = op("ScatterND", cached, rows, op.cast(made, ir.DataType.BFLOAT16))
     return op.cast(to_cache, ir.DataType.FLOAT), to_cache
+
+
+def _a_row_each(op: Body, scale: ir.Value) -> ir.Value:
+    """(rows, 1), also with no row: onnxruntime 1.23 makes a reduction of (0, n) as wide as what it reduced."""
+    return op("Reshape", scale, np.array([-1, 1], np.int64))
