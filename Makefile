@@ -28,14 +28,14 @@ help:
 	@echo "make demo    the whole job on the model that comes with the project, into demo/"
 	echo "make test    the tests"
 	echo "make bench   the benchmarks"
-	echo "make hard    the tests that take longer: whole clips through the overlay's C++"
+	echo "make hard    the tests that take longer: whole clips through the overlay's C++, more mutants"
 	echo "make lint    ruff"
 	echo "make clean   remove the environment and what was built (not demo/)"
 	echo "Each sets up .venv first if need be. Variables: PYTHON, PIP_ARGS, PYTEST_ARGS (see the Makefile)."
 
 test: environment
 	@echo "fastcar: tests"
-	.venv/bin/pytest tests --ignore=tests/bench --ignore=tests/hard -n auto --dist loadscope $(PYTEST_ARGS)
+	.venv/bin/pytest tests --ignore=tests/bench -m "not hard" -n auto --dist loadscope $(PYTEST_ARGS)
 
 bench: environment
 	@echo "fastcar: benchmarks"
@@ -43,7 +43,7 @@ bench: environment
 
 hard: environment
 	@echo "fastcar: the long tests"
-	.venv/bin/pytest tests/hard $(PYTEST_ARGS)
+	.venv/bin/pytest tests --ignore=tests/bench -m hard $(PYTEST_ARGS)
 
 demo: environment
 	@.venv/bin/fastcar demo --out demo

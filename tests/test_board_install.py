@@ -82,7 +82,7 @@ class Installed:
         return Path(done.stdout.strip())
 
 
-@pytest.fixture(scope="module", params=BOARDS)
+@pytest.fixture(scope="module", params=["3.10", pytest.param("3.12", marks=pytest.mark.hard)])
 def version(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -13,6 +13,8 @@ from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 
+pytestmark = pytest.mark.hard
+
 KINDS = {
     "dense": (None, None),
     "replay": (1.5, None),

@@ -32,7 +32,10 @@ def test_processing_group() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("groups", "decisions"), [(8, MILLION), (3, 100_000), (1, 100_000)])
+@pytest.mark.parametrize(
+    ("groups", "decisions"),
+    [(8, 200_000), (3, 100_000), (1, 100_000), pytest.param(8, MILLION, marks=pytest.mark.hard)],
+)
 def test_drs_unit(groups: int, decisions: int) -> None:
     """A decision is one vector; every item of its waves is compared."""
     result = cosimulate("drs_unit", decisions, parameters={"GROUPS": groups})
