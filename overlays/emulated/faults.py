@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from ...toolkit.errors import UsageError
@@ -28,28 +31,55 @@ class Faults:
     name: str = ""  # of the device: two sessions that give the same one exclude each other
 
 
-KINDS = {
-    "hang": int,
-    "error": int,
-    "flip": int,
-    "build": lambda text: int(text, 16),
-    "memory": lambda text: int(float(text) * MIB),
-    "pace": float,
-    "name": str,
+LARGEST_MEMORY = 1 << 20  # MiB, 1 TiB: more than any board has
+LONGEST_PACE = 86_400.0  # seconds, a day: longer sleeps overflow sooner or later
+LONGEST_NAME = 100  # bytes; a file is named after the device
+
+
+def _between(parse: Callable[[str], float], low: float, high: float) -> Callable[[str], float]:
+    """ValueError outside, and for what compares with nothing."""
+
+    def checked(text: str) -> float:
+        value = parse(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return checked
+
+
+def _name(text: str) -> str:
+    if not 0 < len(os.fsencode(text)) <= LONGEST_NAME:
+        raise ValueError(text)
+    return text
+
+
+_start = _between(int, 1, math.inf)
+KINDS: dict[str, Callable[[str], object]] = {
+    "hang": _start,
+    "error": _start,
+    "flip": _start,
+    "build": _between(lambda text: int(text, 16), 0, 0xFFFF_FFFF),
+    "memory": lambda text: int(_between(float, 0, LARGEST_MEMORY)(text) * MIB),
+    "pace": _between(float, 0, LONGEST_PACE),
+    "name": _name,
 }
 EXPECTED = (
-    "hang=N, error=N, flip=N (at the Nth start), leftover, no-interrupt, no-reset, by-calls, build=HEX, memory=MIB, "
-    "pace=SECONDS, name=NAME, separated by commas"
+    "hang=N, error=N, flip=N (at the Nth start, from 1), leftover, no-interrupt, no-reset, by-calls, "
+    "build=HEX (32 bits), memory=MIB, pace=SECONDS, name=NAME, each once, separated by commas"
 )
 
 
 def parse_faults(text: str) -> Faults:
-    """``hang=3,no-interrupt`` and so on; UsageError for what is no fault."""
-    faults, flags = Faults(), {field.name for field in fields(Faults)} - set(KINDS)
+    """``hang=3,no-interrupt`` and so on; UsageError for what is no fault, or is told twice."""
+    faults, flags, told = Faults(), {field.name for field in fields(Faults)} - set(KINDS), set()
     for part in filter(None, text.split(",")):
         key, given, value = part.partition("=")
         key = key.strip().replace("-", "_")
         try:
+            if key in told:
+                raise ValueError(part)
+            told.add(key)
             if key in KINDS and given:
                 setattr(faults, key, KINDS[key](value))
             elif key in flags and not given:
