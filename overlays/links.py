@@ -53,13 +53,25 @@ def write_link(path: Path, downloads: Mapping[str, tuple[str, str]]) -> None:
     for device, (url, total) in downloads.items():
         if not device or "/" in device:
             raise UsageError(path, f"device {device!r}", "a name as PYNQ gives it, such as KV260", "Correct it.")
-        if urlsplit(url).scheme not in SCHEMES:
-            raise UsageError(path, f"address {url!r}", "one of https, http or file", "Give the whole address.")
+        if not _is_address(url):
+            expected = "one of https, http or file, with a host or path and no space"
+            raise UsageError(path, f"address {url!r}", expected, "Give the whole address.")
         if not SUM.fullmatch(total):
             raise UsageError(path, f"MD5 sum {total!r}", "32 digits of 0-9 and a-f", "Take that of md5sum FILE.")
     content = {device: {"url": url, "md5sum": total} for device, (url, total) in downloads.items()}
     with replacing(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port  # ValueError only when asked for
+    except (ValueError, TypeError, AttributeError):
+        return False
+    plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
+    place = parts.path if parts.scheme == "file" else parts.hostname and port != 0
+    return plain and parts.scheme in SCHEMES and bool(place)
 
 
 def write_release_links(folder: Path, bitstreams: Mapping[str, Path], url: str, name: str = "fastcar") -> list[Path]:

@@ -134,3 +134,13 @@ def test_files_that_do_not_belong_together(bitstreams: dict[str, Path], tmp_path
     with pytest.raises(OverlayError, match="no such file"):
         write_release_links(links, bitstreams, url)
     assert not links.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[bad/x", "https://", "http:///x", "https://a b/x", "file:", "https://x\ny", "https://a:99999/x", "", None],
+)
+def test_addresses_that_lead_nowhere(tmp_path: Path, url: str) -> None:
+    with pytest.raises(UsageError, match="address"):
+        write_link(tmp_path / "x.bit.link", {"KV260": (url, SUM)})
+    assert not list(tmp_path.iterdir())
