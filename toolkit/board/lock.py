@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -35,15 +37,20 @@ class DeviceLock:
 
     def _open(self, device: str) -> IO[str]:
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            # The folder is everybody's, and this is root: a link laid there must not be written through.
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(self.path, flags, 0o666)
         except OSError as error:
-            raise DeviceError(
-                f"device {device}",
-                f"{self.path}: {(error.strerror or str(error)).lower()}",
-                "a lock file that can be written",
-                "Run as the user who made it, or remove it.",
-            ) from error
-        return os.fdopen(descriptor, "r+")
+            found = "a symbolic link" if error.errno == errno.ELOOP else (error.strerror or str(error)).lower()
+            raise self._unusable(device, found) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise self._unusable(device, "not a regular file")
+        return os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")
+
+    def _unusable(self, device: str, found: str) -> DeviceError:
+        expected, fix = "a lock file that can be written", "Run as the user who made it, or remove it."
+        return DeviceError(f"device {device}", f"{self.path}: {found}", expected, fix)
 
     def release(self) -> None:
         self._file.close()
