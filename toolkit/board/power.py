@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from .power_record import EnergyRecord, energy_between
-from .power_sources import PowerRail, PowerSources, open_power_sources
+from .power_sources import PowerRail, PowerSources, finite_watts, open_power_sources
 
 __all__ = ["EnergyRecord", "PowerMeter", "PowerRail", "PowerSources", "open_power_sources"]
 
@@ -96,7 +96,7 @@ class PowerMeter:
         """Read every rail once; False if that is not possible any more."""
         before = self._clock()
         try:
-            watts = [rail.watts() for rail in self.sources.rails]
+            watts = [finite_watts(rail) for rail in self.sources.rails]
         except Exception as error:  # whatever a driver raises, the clip goes on
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             self._note = f"the measurement ended after {len(self._times)} samples: {reason}"

@@ -10,6 +10,7 @@ KV260 (ina260_u14, the supply of the whole module) and a ZCU102 (ina226_u76 ...)
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PowerRail", "PowerSources", "is_board", "open_power_sources"]
+__all__ = ["PowerRail", "PowerSources", "finite_watts", "is_board", "open_power_sources"]
 
 MONITORS = re.compile(r"ina(2\d\d|3221)")
 REGULATORS = re.compile(r"irps5401")  # measure what they give, which a monitor beside them measures, too
@@ -75,9 +76,17 @@ def open_power_sources(root: Path = Path("/"), rails: Rails | None = None) -> Po
     return None
 
 
+def finite_watts(rail: PowerRail) -> float:
+    """ValueError also for "nan" and "inf", which are numbers to Python: a single one spoils every sum of energy."""
+    watts = rail.watts()
+    if not math.isfinite(watts):
+        raise ValueError(f"{rail.name} says {watts}")
+    return watts
+
+
 def _answers(rail: PowerRail) -> bool:
     try:
-        rail.watts()
+        finite_watts(rail)
     except Exception:  # whatever a driver raises: it cannot be read
         return False
     return True

@@ -129,6 +129,12 @@ class TestSources:
         assert list(power_of(root)) == ["ina226_u77"]
 
 
+    @pytest.mark.parametrize("text", ["nan", "inf"])
+    def test_one_that_says_no_number_is_none(self, root: Path, text: str) -> None:
+        write_hwmon(root, 0, "ina226_u76", power1_input=text)
+        assert open_power_sources(root, NO_RAILS) is None
+
+
 class TestIntegral:
     def test_power_that_is_linear_between_samples(self) -> None:
         """P(t) = 3 t: between a and b, 1.5 (b^2 - a^2) joules, wherever the samples are."""
@@ -258,6 +264,22 @@ class TestMeter:
         assert time.monotonic() - began < 5
         answer.set()
         assert "did not answer" in meter.record().note
+
+    @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "", "12 W", "\udcff"])
+    def test_a_sensor_that_says_no_number(self, tmp_path: Path, text: str) -> None:
+        file = tmp_path / "power1_input"
+        file.write_text("2000000")
+        with PowerMeter(rail_file(file), interval_seconds=0.01) as meter:
+            time.sleep(0.05)
+            meter.mark()
+            time.sleep(0.03)
+            file.write_text(text, errors="surrogateescape")
+            time.sleep(0.05)
+            meter.mark()
+        record = meter.record()
+        assert "ended after" in record.note
+        assert record.mean_watts == pytest.approx(2) and record.energy_joules_total > 0
+        assert json.loads(json.dumps(record.summary(), allow_nan=False))["joules_of_frames"][1] is None
 
     def test_an_error_of_the_clip_goes_through_and_the_thread_ends(self, tmp_path: Path) -> None:
         file = write(tmp_path, "power1_input", "4000000")
