@@ -20,8 +20,9 @@ BEAT_BYTES = 16
 """Bytes of a beat: one transfer of a 128-bit AXI port, and of the overlay's weight stream."""
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(gt=0)]
+LARGEST = (1 << 63) - 1  # of TOML's own integers; Python's parser takes longer ones, which are no float any more
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(gt=0, le=LARGEST)]
 Rate = Annotated[float, Field(gt=0)]
 
 

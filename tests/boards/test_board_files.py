@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,14 @@ def test_a_value_where_a_table_belongs(tmp_path: Path) -> None:
     path.write_text("device = 3\n")
     error = refused(path)
     assert (error.found, error.expected) == ("device is 3", "a table")
+
+
+@pytest.mark.parametrize("key", ["bus_bits", "mt_s", "bytes", "lut", "peak_gb_s", "clock_mhz", "max_burst_beats"])
+def test_numbers_beyond_all_bounds(tmp_path: Path, key: str) -> None:
+    """TOML has 64 bits for an integer; Python reads longer ones."""
+    path = tmp_path / "big.toml"
+    text = (Path(fastcar.boards.__file__).parent / "kv260.toml").read_text("utf-8")
+    text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = 1{'0' * 400}", text, count=1)
+    assert count == 1
+    path.write_text(text)
+    assert key in refused(path).found

@@ -113,6 +113,8 @@ def test_not_toml(tmp_path: Path, content: bytes) -> None:
         ("groups = 2", 'groups = "2"', "groups is '2'"),
         ("groups = 2", "groups = 0", "groups is 0"),
         ("rows = 2", "rows = 2.5", "rows is 2.5"),
+        ("clock_mhz = 300", "clock_mhz = 1e400", "clock_mhz is inf"),
+        ("clock_mhz = 300", "clock_mhz = nan", "clock_mhz is nan"),
         ("max_hidden = 4096", "max_hidden = 4100", "max_hidden is 4100"),
         ("vector = 4", "vector = 3", "dimensions that do not agree: vector 3 must divide 16, the values of a beat"),
         ('board = "kv260"', "board = 260", "board is 260"),

@@ -34,7 +34,7 @@ class EngineConfig(Frozen):
     max_slots: int = Field(ge=64, le=65536, multiple_of=64)
     max_codes: int = Field(ge=8, le=32768, multiple_of=8)
     weight_fifo_beats: int = Field(ge=64, le=16384)
-    clock_mhz: float = Field(gt=0)
+    clock_mhz: float = Field(ge=1, le=1000)  # beyond what the logic of these devices takes
 
     @model_validator(mode="after")
     def _consistent(self) -> EngineConfig:
