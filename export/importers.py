@@ -92,7 +92,7 @@ def _declared_format(folder: Path) -> str:
         raise CheckpointError(folder, found, f"a checkpoint folder or one of: {', '.join(BUILT_IN)}", "Check the name.")
     config = folder / "config.json"
     try:
-        declared = json.loads(config.read_text())
+        declared = json.loads(config.read_text("utf-8"))
     except FileNotFoundError:
         raise CheckpointError(
             config, "missing", "a config.json in the checkpoint folder", "Is it the right folder?"

@@ -97,7 +97,7 @@ def export_model(
         if engine:
             pack_model(quantized.model, engine.config).write(folder)
         write_golden(folder, quantized.model, imported, progress)
-        (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n")
+        (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         return _manifest(imported, chosen, quantized.model, record, engine)
 
     return write_bundle(out, fill, overwrite)

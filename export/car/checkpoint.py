@@ -228,7 +228,7 @@ def _write(
     metrics: Mapping[str, Any],
     card: str,
 ) -> None:
-    (folder / "config.json").write_text(checkpoint.config.model_dump_json(indent=1) + "\n")
+    (folder / "config.json").write_text(checkpoint.config.model_dump_json(indent=1) + "\n", "utf-8")
     save_file(_half(checkpoint.llama), folder / "backbone.safetensors")
     save_file(_half(checkpoint.tokenizer), folder / "tokenizer.safetensors")
     for name, clip_set in clips.items():
@@ -248,4 +248,4 @@ def _write(
     if metrics:
         (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
     if card:
-        (folder / "README.md").write_text(card)
+        (folder / "README.md").write_text(card, "utf-8")

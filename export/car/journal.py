@@ -27,7 +27,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "journal.json"
-        self.stages: dict[str, dict[str, Any]] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.stages: dict[str, dict[str, Any]] = json.loads(self.path.read_text("utf-8")) if self.path.exists() else {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:

@@ -100,7 +100,7 @@ class Bundle:
     def prompts(self) -> Prompts:
         path = self.path / TOKENIZER
         try:
-            return Prompts.model_validate_json(path.read_text())
+            return Prompts.model_validate_json(path.read_text("utf-8"))
         except ValueError as error:
             raise BundleError(path, "not a prompt vocabulary", "the words of the model", "Export again.") from error
 
@@ -204,7 +204,7 @@ def _check_target(target: Path, place: Path, overwrite: bool) -> None:
             target, "exists already", "a new folder", "Choose another --out, or --overwrite for a bundle."
         )
     try:
-        known = {MANIFEST, *json.loads((place / MANIFEST).read_text())["files"]}
+        known = {MANIFEST, *json.loads((place / MANIFEST).read_text("utf-8"))["files"]}
     except (ValueError, KeyError, TypeError) as error:
         raise OutputError(
             target, f"its {MANIFEST} is no bundle's", "a bundle to replace", "Choose another --out."

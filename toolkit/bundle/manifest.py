@@ -74,7 +74,7 @@ class Manifest(Frozen):
         """BundleError if the file is missing, is not a manifest, or is of another schema."""
         expected = f"a manifest of schema {SCHEMA}"
         try:
-            text = path.read_text()
+            text = path.read_text("utf-8")
             found = json.loads(text)
             if isinstance(found, dict) and found.get("schema", SCHEMA) != SCHEMA:  # first: its fields may be others
                 raise BundleError(
@@ -95,7 +95,7 @@ class Manifest(Frozen):
             raise BundleError(path, str(error), expected, "Export again.") from error
 
     def write(self, path: Path) -> None:
-        path.write_text(self.model_dump_json(indent=1, by_alias=True) + "\n")
+        path.write_text(self.model_dump_json(indent=1, by_alias=True) + "\n", "utf-8")
 
 
 def file_entry(path: Path) -> FileEntry:

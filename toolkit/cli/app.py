@@ -88,6 +88,9 @@ def main() -> None:
     130 when interrupted (Ctrl-C, or the TERM signal), after writing what ``generate`` had finished.
     """
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict":  # a path may hold what the terminal's encoding does not
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="fastcar", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -166,7 +166,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
 def _remove_earlier(out: Path) -> None:
     """The files named by an earlier ``result.json``, as far as they lie in this folder."""
     try:
-        named = json.loads((out / "result.json").read_text())["files"]
+        named = json.loads((out / "result.json").read_text("utf-8"))["files"]
         earlier = [out / Path(name).name for name in named]
     except (OSError, ValueError, KeyError, TypeError):
         return
@@ -206,7 +206,7 @@ def _suffix(run: RunView, clip: int) -> str:
 def _processor() -> str:
     """The processor's name where Linux tells it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
         return platform.processor() or "unknown processor"
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "Model"))]

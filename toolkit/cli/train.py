@@ -43,7 +43,7 @@ def command(model: str, out: Path, work: Path, seed: int, as_json: bool) -> None
     check_output_folder(out.parent)
     check_output_folder(work, WORK_BYTES)
     train_car(out, work, seed)
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     emit({"checkpoint": str(out), "metrics": metrics}, as_json, _show)
 
 

@@ -38,7 +38,7 @@ def write_report(path: str | os.PathLike[str], replay: RunView, dense: RunView |
     """
     content = report_html(replay, dense, facts)
     with replacing(path) as partial:
-        partial.write_text(content, encoding="utf-8")
+        partial.write_text(content, encoding="utf-8", errors="backslashreplace")  # paths need not be text
     return Path(path)
 
 

@@ -436,3 +436,13 @@ def test_a_closed_pipe_while_printing_is_quiet(bundle_w8a8: Path):
 def test_the_bundle_is_as_it_was(bundle_w8a8: Path):
     """Last: no refusal above has touched it."""
     Bundle.open(bundle_w8a8).verify()
+
+
+def test_while_names_are_no_text_a_clip_and_its_report_are_written(bundle_w8a8: Path, tmp_path: Path) -> None:
+    """File names are bytes; a terminal's encoding, and a page's, cannot hold all of them."""
+    out = os.fsencode(tmp_path / "clip") + b"\xff"
+    command = [sys.executable, "-m", "fastcar", "generate", bundle_w8a8, "--prompt", "slow", "--frames", "1"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run([*command, "--compare", "--out", out], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"clip\\udcff/report.html" in done.stdout and b"report.html" in os.listdir(out)
