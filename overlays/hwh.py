@@ -167,20 +167,24 @@ def read_handoff(path: Path) -> Handoff:
         root = ElementTree.parse(path).getroot()
     except OSError as error:
         raise OverlayError(path, (error.strerror or str(error)).lower(), expected, fix) from error
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two: an encoding Python lacks
         raise OverlayError(path, f"is not XML ({error})", expected, fix) from error
     system = root.find("SYSTEMINFO")
     if root.tag != "EDKSYSTEM" or system is None:
         raise OverlayError(path, f"its root is <{root.tag}>", expected, fix)
     modules = root.findall("./MODULES/MODULE")
     engines = [module for module in modules if module.get("VLNV", "").startswith(VLNV[ENGINE].rpartition(":")[0])]
-    registers = {
-        register.get("NAME", ""): int(_value(register, "ADDRESS_OFFSET"), 0)
-        for module in engines[:1]
-        for register in module.iter("REGISTER")
-    }
+    try:
+        registers = {
+            register.get("NAME", ""): int(_value(register, "ADDRESS_OFFSET"), 0)
+            for module in engines[:1]
+            for register in module.iter("REGISTER")
+        }
+        clock = _clock(modules)
+    except ValueError as error:
+        raise OverlayError(path, f"holds what is no number ({error})", "offsets and a clock", fix) from error
     instances = tuple(module.get("INSTANCE", "") for module in engines)
-    return Handoff(path, system.get("NAME", ""), instances, _clock(modules), registers)
+    return Handoff(path, system.get("NAME", ""), instances, clock, registers)
 
 
 def _clock(modules: list[Element]) -> float | None:

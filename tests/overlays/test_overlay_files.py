@@ -10,6 +10,7 @@ from fastcar.overlays import engine_names, load_engine
 from fastcar.overlays.bitfile import read_bitfile, write_emulated_bitfile
 from fastcar.overlays.design import ENGINE, INTERRUPTS, RESET, VLNV, block_design, build_id_of_name
 from fastcar.overlays.hwh import handoff_text, read_handoff
+from fastcar.toolkit.board.check import check_overlay
 from fastcar.toolkit.errors import OverlayError
 from fastcar.toolkit.program.register_map import ADDRESS_RANGE, POINTERS, engine_registers
 from fastcar.toolkit.program.registers import CONTROL, REPORT
@@ -114,3 +115,33 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_names_without_a_build(name: str) -> None:
     assert build_id_of_name(name) is None
     assert build_id_of_name("fastcar_1234abcd_wrapper") == 0x1234ABCD
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("UTF-8", "rot13"),
+        ("UTF-8", "utf-7"),
+        ('NAME="ADDRESS_OFFSET" VALUE="', 'NAME="ADDRESS_OFFSET" VALUE="x'),
+        ('ACT_FREQMHZ" VALUE="', 'ACT_FREQMHZ" VALUE="fast '),
+        ('fastcar:hls', '&vendor;:hls'),
+    ],
+)
+def test_handoff_with_values_that_are_none(bit: Path, old: str, new: str) -> None:
+    path = bit.with_suffix(".hwh")
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(OverlayError) as caught:
+        read_handoff(path)
+    assert caught.value.subject == str(path) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", ["99999999999", "-4", "18", "0"])
+def test_a_register_that_is_not_where_one_can_be(bit: Path, offset: str) -> None:
+    """18 is between two words, 0 another register's."""
+    path = bit.with_suffix(".hwh")
+    head, name, tail = path.read_text().partition('"report_3"')
+    tail = tail.replace('NAME="ADDRESS_OFFSET" VALUE="', f'NAME="ADDRESS_OFFSET" VALUE="{offset}" OLD="', 1)
+    path.write_text(head + name + tail)
+    with pytest.raises(OverlayError, match="report_3|report_ctrl") as caught:
+        check_overlay(bit, load_engine("kv260").config)
+    assert caught.value.subject == str(path)

@@ -10,7 +10,7 @@ from ...overlays.hwh import Handoff, read_handoff
 from ..errors import DeviceError, OverlayError
 from ..program.engine import EngineConfig
 from ..program.plan import MemoryPlan
-from ..program.register_map import engine_registers
+from ..program.register_map import ADDRESS_RANGE, engine_registers
 from .meminfo import advice
 
 __all__ = ["check_memory", "check_overlay"]
@@ -41,11 +41,16 @@ def check_overlay(bit: Path, engine: EngineConfig) -> tuple[Bitfile, Handoff]:
 
 
 def _check_registers(handoff: Handoff) -> None:
+    """Each has a word of its own within the engine's range: whoever asks elsewhere hangs the bus."""
+    taken: dict[int, str] = {}
     for register in engine_registers():
         offset = handoff.registers.get(register.name)
         if offset is None:
             found = f"no register {register.name}"
             raise OverlayError(handoff.path, found, "all of the engine's", "Build the overlay again.")
+        if offset % 4 or not 0 <= offset < ADDRESS_RANGE or taken.setdefault(offset, register.name) != register.name:
+            found, fix = f"register {register.name} at offset {offset:#x}", "Copy the .hwh again, or build it again."
+            raise OverlayError(handoff.path, found, f"a word of its own below {ADDRESS_RANGE:#x}", fix)
 
 
 def check_memory(plan: MemoryPlan, free: int, total: int) -> None:
