@@ -87,7 +87,7 @@ def _check_python(target: Target, board: Board, has_venv: bool) -> None:
 
 
 def measure_room(remote: Remote, folder: str, release: Release) -> Room:
-    """Makes the folders for releases. DeployError if that is impossible, or a file is where a link has to be."""
+    """Makes the folders for releases. DeployError if that is impossible, or something else lies there."""
     place = f"{remote.target}:{folder}"
     reply = remote.run(script("room.sh"), folder, release.id)
     facts = facts_of(reply.output)
@@ -96,6 +96,8 @@ def measure_room(remote: Remote, folder: str, release: Release) -> Room:
     if "obstacle" in facts:
         found, expected = f"{facts['obstacle'][0]} is no link", "the link to the release in use"
         raise DeployError(place, found, expected, "Move it away, or choose another folder.")
+    if "foreign" in facts:
+        raise DeployError(place, f"{facts['foreign'][0]} is no folder", "one that a deploy has made", "Move it away.")
     staged = (line.partition(" ") for line in facts.get("staged", ()))
     return Room(
         free=int(facts["free_kib"][0]) * 1024,

@@ -181,3 +181,38 @@ def test_missing_tool_here(send, monkeypatch: pytest.MonkeyPatch, tool: str) -> 
 def test_target_is_read_before_anything_else() -> None:
     assert deploy_cli.command.params[1].name == "target"
     refused(run("deploy", "no-bundle", "me@::1"), "target: 'me@::1'", "in brackets")
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(board, bundle_w8a8: Path, wheel: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("as it was")
+    board.root.mkdir()
+    (board.root / ".deploy.lock").symlink_to(precious)
+    refused(board.deploy(bundle_w8a8, "--wheel", wheel, "--no-install"), ".deploy.lock is a link", "remove it")
+    assert precious.read_text() == "as it was" and os.listdir(board.root) == [".deploy.lock"]
+
+
+def test_nothing_is_sent_through_a_link(board, bundle_w8a8: Path, wheel: Path, tmp_path: Path) -> None:
+    """What does not belong to a release is deleted where it arrives."""
+    record = board.deployed(bundle_w8a8, "--wheel", wheel, "--no-install")
+    other, release = tmp_path / "other", board.root / "releases" / record["release"]
+    other.mkdir()
+    (other / "precious").write_text("as it was")
+    release.rename(tmp_path / "moved")
+    for make in (lambda: release.symlink_to(tmp_path / "moved"), lambda: release.write_text("")):
+        make()
+        found = board.deploy(bundle_w8a8, "--wheel", wheel, "--no-install")
+        refused(found, f"releases/{record['release']} is no folder", "Move it away")
+        release.unlink()
+    (board.root / "incoming" / record["release"]).symlink_to(other)
+    board.deployed(bundle_w8a8, "--wheel", wheel, "--no-install")
+    assert os.listdir(other) == ["precious"] and release.is_dir() and not release.is_symlink()
+
+
+def test_an_installation_writes_through_no_link(board, bundle_w8a8: Path, wheel: Path, tmp_path: Path) -> None:
+    record = board.deployed(bundle_w8a8, "--wheel", wheel, "--no-install")
+    for name in (".install.lock", "install.log"):
+        (tmp_path / name).write_text("as it was")
+        (board.root / "releases" / record["release"] / name).symlink_to(tmp_path / name)
+    assert board.deployed(bundle_w8a8, "--wheel", wheel)["current"]
+    assert {(tmp_path / name).read_text() for name in (".install.lock", "install.log")} == {"as it was"}

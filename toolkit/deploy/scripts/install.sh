@@ -59,6 +59,9 @@ install_packages() {
     fi
 }
 
+for file in "$release/.install.lock" "$log"; do
+    if [ -L "$file" ]; then rm -f -- "$file"; fi  # never written through
+done
 # Another installation may have outlived the connection it was started over.
 exec 9>"$release/.install.lock"
 if command -v flock >/dev/null; then

@@ -6,6 +6,9 @@ cd -- "$1" || exit 73
 mkdir -p incoming releases || exit 73
 df -Pk . | { read -r _; read -r _ _ _ free _; say free_kib "$free"; }
 if [ -e current ] && [ ! -L current ]; then say obstacle current; fi
+# What is sent replaces what lies in its folder: never through a link into another one.
+if [ -L "incoming/$2" ] || [ ! -d "incoming/$2" ]; then rm -f -- "incoming/$2" || exit 73; fi
+if [ -L "releases/$2" ] || { [ -e "releases/$2" ] && [ ! -d "releases/$2" ]; }; then say foreign "releases/$2"; fi
 [ ! -d "releases/$2" ] || say present yes
 [ ! -f "releases/$2/env/.complete" ] || say installed yes
 
