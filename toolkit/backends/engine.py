@@ -19,7 +19,7 @@ from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, Sampli
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord
 
-__all__ = ["Clock", "EngineBackend", "state_layout"]
+__all__ = ["Clock", "EngineBackend", "rows_of", "state_layout"]
 
 POISON = 0xCD
 NOT_SUMMED = ("status", "build_id", "cycles", "stalls")
@@ -37,6 +37,19 @@ def state_layout(
     """The state buffer of a clip: caches for ``limit`` positions, records of a frame's steps or of the prompt's."""
     steps = max(layout.tokens_per_frame, layout.prompt_length)
     return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits, traced)
+
+
+def rows_of(engine: EngineConfig, clips: int, guided: bool) -> int:
+    """Rows of a step; UsageError if the engine has fewer."""
+    rows = clips * (2 if guided else 1)
+    if rows > engine.rows:
+        raise UsageError(
+            f"engine {engine.name}",
+            f"{rows} rows ({clips} clips{', twice with guidance' if guided else ''})",
+            f"at most {engine.rows}",
+            "Give fewer prompts, or pack for an engine with more rows.",
+        )
+    return rows
 
 
 @dataclass
@@ -93,14 +106,7 @@ class EngineBackend(ABC):
         attention: AttentionSettings = FULL_ATTENTION,
         logits: bool = True,
     ) -> None:
-        rows = clips * (2 if sampling.guided else 1)
-        if rows > self.engine.rows:
-            raise UsageError(
-                f"engine {self.engine.name}",
-                f"{rows} rows ({clips} clips{', twice with guidance' if sampling.guided else ''})",
-                f"at most {self.engine.rows}",
-                "Give fewer prompts, or pack for an engine with more rows.",
-            )
+        rows = rows_of(self.engine, clips, sampling.guided)
         layout = state_layout(self.config, self.layout, rows, clips, limit, logits, self.traced)
         self.memory = self.memory_for(layout)
         self.records = ClipRecords(layout, limit)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..backends.engine import rows_of
 from ..backends.protocol import Backend
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
@@ -77,6 +78,9 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
+    if options["backend"] in ("csim", "pynq"):  # before an engine is compiled or loaded
+        opened.require_packed()
+        rows_of(opened.manifest.engine, len(prompts), sampling.guided)
     device = device_of(options, len(prompts), sampling.guided)
     backend = open_backend(options["backend"], opened, options["threads"], device=device)
     common = {"frames": frames, "sampling": sampling, "backend": backend, "attention": attention}
