@@ -48,10 +48,15 @@ class DeviceChoice:
 
 def _pynq(bundle: Bundle, threads: int | None, device: DeviceChoice) -> Backend:
     from ..board.target import open_target
-    from .pynq import PynqBackend
 
     target = open_target(device.name, bundle, device.overlay)
-    return PynqBackend(bundle, target, device.deadline, device.clips, device.guided)
+    from .pynq import PynqBackend  # imports pynq, which open_target does with care
+
+    try:
+        return PynqBackend(bundle, target, device.deadline, device.clips, device.guided)
+    except BaseException:
+        target.close()
+        raise
 
 
 BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim, "pynq": _pynq}
@@ -74,5 +79,10 @@ def open_backend(
     more = (device or DeviceChoice(),) if name == "pynq" else ()
     backend = BACKENDS[name](bundle, threads, *more)
     if check and name != "reference":
-        check_golden(backend, bundle.path / GOLDEN, START_STEPS)
+        try:
+            check_golden(backend, bundle.path / GOLDEN, START_STEPS)
+        except BaseException:
+            if hasattr(backend, "close"):  # a notebook lives on, and would keep the device from itself
+                backend.close()
+            raise
     return backend

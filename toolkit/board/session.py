@@ -15,7 +15,7 @@ import pynq
 
 from ...overlays.design import ENGINE, RESET
 from ..bundle.bundle import Bundle
-from ..errors import DeviceError, OverlayError
+from ..errors import DeviceError, FastCarError, OverlayError
 from ..program.packed import PROGRAM, WEIGHTS
 from ..program.plan import MemoryPlan
 from ..program.registers import CONTROL, STATUS
@@ -59,8 +59,7 @@ class Session:
                 check_memory(plan, *memory)
             pynq.Device.active_device = target.device
             self.overlay = self._load()
-            self.driver: EngineDriver = self.call(lambda: getattr(self.overlay, ENGINE))
-            self._check_driver()
+            self.driver = self._open_driver()
             self.probe()
             self._fill()
         except BaseException:
@@ -164,6 +163,7 @@ class Session:
         self.buffers = {}
         self.thread.shutdown()
         self.lock.release()
+        self.target.close()
 
     def _load(self) -> Any:
         """The overlay, downloaded. OverlayError if PYNQ answers from an older description of the same name."""
@@ -172,9 +172,10 @@ class Session:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # interrupts without a device of their own are polled
                 overlay = self.call(lambda: pynq.Overlay(str(bit.resolve()), device=self.target.device))
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
-            found = f"PYNQ cannot load it: {type(error).__name__}: {error}"
-            raise DeviceError(bit, found, "an overlay of this board", "Check it with: fastcar doctor.") from error
+        except FastCarError:
+            raise
+        except Exception as error:  # its parser raises what it comes across in a description that is damaged
+            raise self._unusable("PYNQ cannot load it", error) from error
         registers = overlay.ip_dict.get(ENGINE, {}).get("registers", {})
         if {name: fields["address_offset"] for name, fields in registers.items()} != self.handoff.registers:
             raise OverlayError(
@@ -185,10 +186,20 @@ class Session:
             )
         return overlay
 
-    def _check_driver(self) -> None:
-        if not isinstance(self.driver, EngineDriver):
-            kind = type(self.driver).__name__
+    def _open_driver(self) -> EngineDriver:
+        try:
+            driver = self.call(lambda: getattr(self.overlay, ENGINE))
+        except Exception as error:  # as above: addresses and interrupts are looked up here
+            raise self._unusable("PYNQ cannot open its engine", error) from error
+        if not isinstance(driver, EngineDriver):
+            kind = type(driver).__name__
             raise OverlayError(self.target.bit, f"its engine got driver {kind}", "EngineDriver", "Build it again.")
+        return driver
+
+    def _unusable(self, what: str, error: Exception) -> DeviceError:
+        found = f"{what}: {type(error).__name__}: {error}"
+        fix = f"Copy it again, with {self.handoff.path.name}; if that does not help, look with: fastcar doctor."
+        return DeviceError(self.target.bit, found, "an overlay of this board", fix)
 
     def _fill(self) -> None:
         for name, content in ((PROGRAM, self.packed.program), (WEIGHTS, self.packed.weights)):

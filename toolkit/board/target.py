@@ -37,6 +37,11 @@ class Target:
         """Names the device for all processes of the machine."""
         return self.device.name if self.emulated else str(getattr(self.device, "tag", "board"))
 
+    def close(self) -> None:
+        """Remove what was made for the occasion; an overlay that was given stays."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
     def contiguous_memory(self) -> tuple[int, int] | None:
         """(free, total) bytes; None where the system does not tell."""
         if self.emulated:
@@ -86,7 +91,7 @@ def _emulated(bundle: Bundle, overlay: Path | None, faults: str) -> Target:
     folder = tempfile.TemporaryDirectory(prefix="fastcar-overlay-")
     bit = Path(folder.name) / f"{design.name}.bit"
     write_emulated_bitfile(bit, design)
-    bit.with_suffix(".hwh").write_text(handoff_text(design))
+    bit.with_suffix(".hwh").write_text(handoff_text(design), "utf-8")
     return Target(device, bit, emulated=True, _folder=folder)
 
 
@@ -95,6 +100,8 @@ def _import_pynq() -> Any:
     if os.environ.get("XILINX_XRT") and not Path(os.environ["XILINX_XRT"]).is_dir():
         found = f"{os.environ['XILINX_XRT']!r}, which does not exist"
         raise DeviceError("XILINX_XRT", found, "/usr on a board, unset elsewhere", "Correct it.")
-    import pynq
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own use of old interfaces, which python -W error would end here
+        import pynq
 
     return pynq

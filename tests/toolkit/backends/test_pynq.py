@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -260,3 +262,57 @@ def test_another_overlay_loaded_meanwhile(bundle: Bundle, expected) -> None:
     backend = on_device(bundle)
     assert_equal(clip(bundle, backend), expected)
     backend.close()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<EXTERNALPORTS />", ""),
+        ('INSTANCE="processor" PORT="pl_ps_irq0"', 'INSTANCE="none" PORT="pl_ps_irq0"'),
+        ('FULLNAME="/engine"', ""),
+        ('NAME="irq" DIR="O"', 'NAME="irq"'),
+    ],
+)
+def test_a_handoff_that_pynq_cannot_read(bundle: Bundle, tmp_path: Path, old: str, new: str) -> None:
+    """Whatever its parser makes of it: one line, and the device is free again."""
+    bit = tmp_path / "fastcar.bit"
+    design = block_design(load_engine("kv260"))
+    write_emulated_bitfile(bit, design)
+    text = handoff_text(design)
+    assert old in text
+    bit.with_suffix(".hwh").write_text(text.replace(old, new))
+    for _ in range(2):
+        error = refused(bundle, DeviceError, "emulated:name=handoff", overlay=bit)
+        assert error.subject == str(bit) and "fastcar.hwh" in error.fix
+
+
+def test_more_rows_than_the_engine_has_are_refused_first(bundle: Bundle, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("fastcar.toolkit.cli.generate.open_backend", lambda *_, **__: pytest.fail("opened"))
+    for backend in ("pynq", "csim"):
+        prompts = ("--prompt", PROMPT, "--prompt", "slow")
+        found = run("generate", bundle.path, *prompts, "--out", tmp_path / "out", "--backend", backend)
+        assert found.code == 2 and "4 rows (2 clips, twice with guidance); expected at most 2" in found.error
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_made_for_the_occasion_goes_with_the_session(bundle: Bundle) -> None:
+    backend = on_device(bundle)
+    folder = backend.session.target.bit.parent
+    assert folder.is_dir()
+    backend.close()
+    assert not folder.exists()
+
+
+def test_a_golden_clip_that_fails_leaves_the_device_free(bundle: Bundle) -> None:
+    """Whoever keeps the error, as a notebook does, keeps its frames with all that is in them."""
+    kept = [refused(bundle, DeviceError, f"emulated:name=golden,hang={start}", deadline=0.1) for start in (2, 3)]
+    on_device(bundle, "emulated:name=golden").close()
+    assert all(error.__traceback__ for error in kept)
+
+
+def test_python_that_takes_warnings_for_errors(bundle: Bundle, tmp_path: Path) -> None:
+    """PYNQ's own imports warn."""
+    command = [sys.executable, "-W", "error", "-m", "fastcar", "generate", str(bundle.path), "--prompt", PROMPT]
+    command += ["--frames", "1", "--backend", "pynq", "--device", "emulated:hang=2", "--deadline", "0.1"]
+    done = subprocess.run([*command, "--out", str(tmp_path / "out")], capture_output=True, text=True)
+    assert done.returncode == 3 and "Warning" not in done.stderr, done.stderr
