@@ -6,6 +6,9 @@ The header is a length and nine magic bytes, then fields of a letter, a 16-bit l
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +16,7 @@ from pathlib import Path
 from ..toolkit.errors import OverlayError
 from .design import BlockDesign
 
-__all__ = ["Bitfile", "read_bitfile", "write_emulated_bitfile"]
+__all__ = ["Bitfile", "read_bitfile", "regular_size", "write_emulated_bitfile"]
 
 MAGIC = struct.pack(">H", 9) + b"\x0f\xf0" * 4 + b"\0" + struct.pack(">H", 1)
 EMULATED = b"no configuration data: for the emulated device only"
@@ -34,9 +37,9 @@ def read_bitfile(path: Path) -> Bitfile:
     """OverlayError if the file is missing, cut short or no .bit file."""
     expected, fix = "a bitstream (.bit) of Vivado", "Copy the overlay again."
     try:
+        size = regular_size(path)
         with path.open("rb") as file:
             head = file.read(LONGEST)
-        size = path.stat().st_size
     except OSError as error:
         raise OverlayError(path, (error.strerror or str(error)).lower(), expected, fix) from error
     if not head.startswith(MAGIC):
@@ -50,6 +53,16 @@ def read_bitfile(path: Path) -> Bitfile:
         raise OverlayError(path, found, "the whole file", fix)
     name = texts["a"].split(";")[0]
     return Bitfile(path, name, texts["b"], head[start : start + length] == EMULATED)
+
+
+def regular_size(path: Path) -> int:
+    """Bytes of a file; OSError for anything else, such as a pipe, which would be waited for without end."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is no regular file")
+    return status.st_size
 
 
 def _fields(head: bytes) -> tuple[dict[str, str], int, int]:

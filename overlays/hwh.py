@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from ..toolkit.errors import OverlayError
 from ..toolkit.program.register_map import Register, engine_registers
+from .bitfile import regular_size
 from .design import ENGINE, INTERRUPTS, PROCESSOR, RESET, VLNV, BlockDesign
 
 __all__ = ["Handoff", "handoff_text", "read_handoff"]
@@ -22,6 +23,7 @@ ENGINE_SLAVE, INTERRUPTS_SLAVE, RESET_SLAVE = "s_axi_control", "s_axi", "S_AXI"
 MASTER = "M_AXI_HPM0_FPD"
 MASTERS = ("m_axi_program", "m_axi_read0", "m_axi_read1", "m_axi_read2", "m_axi_read3", "m_axi_cache")
 CLOCK = "PSU__CRL_APB__PL0_REF_CTRL__ACT_FREQMHZ"
+LARGEST = 64 << 20  # bytes; those of full designs have some MB, and all of it is held in memory
 IO_PLL_MHZ = 1500  # what the divisors below divide
 
 
@@ -164,6 +166,8 @@ def read_handoff(path: Path) -> Handoff:
     expected = "the hardware handoff Vivado writes beside the bitstream"
     fix = "Copy the .hwh of the same build beside the .bit, under the same name."
     try:
+        if (size := regular_size(path)) > LARGEST:
+            raise OverlayError(path, f"has {size} bytes", f"{expected}, of {LARGEST >> 20} MiB at most", fix)
         root = ElementTree.parse(path).getroot()
     except OSError as error:
         raise OverlayError(path, (error.strerror or str(error)).lower(), expected, fix) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,19 @@ def test_a_register_that_is_not_where_one_can_be(bit: Path, offset: str) -> None
     with pytest.raises(OverlayError, match="report_3|report_ctrl") as caught:
         check_overlay(bit, load_engine("kv260").config)
     assert caught.value.subject == str(path)
+
+
+@pytest.mark.parametrize("suffix", [".bit", ".hwh"])
+def test_what_is_no_file_is_not_waited_for(bit: Path, suffix: str) -> None:
+    path = bit.with_suffix(suffix)
+    for make, found in ((os.mkfifo, "no regular file"), (os.mkdir, "is a directory")):
+        path.unlink()
+        make(path)
+        with pytest.raises(OverlayError, match=found):
+            check_overlay(bit, load_engine("kv260").config)
+
+
+def test_a_handoff_of_more_than_memory_is_not_read(bit: Path) -> None:
+    os.truncate(bit.with_suffix(".hwh"), 1 << 40)
+    with pytest.raises(OverlayError, match="has 1099511627776 bytes"):
+        check_overlay(bit, load_engine("kv260").config)
