@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -21,19 +22,32 @@ class DeviceLock:
     def __init__(self, device: str) -> None:
         folder = Path("/run/lock") if os.access("/run/lock", os.W_OK) else Path(tempfile.gettempdir())
         self.path = folder / f"fastcar-{''.join(c if c.isalnum() else '-' for c in device)}.lock"
-        self._file = self._open(device)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = self._file.read().strip() or "another process"
+        self._file = self._locked(device)
+        while not self._is_the_one_there():  # released, and so removed, between our opening and our locking it
             self._file.close()
-            raise DeviceError(
-                f"device {device}", f"in use by {holder}", "one session at a time", "Wait for it, or end it."
-            ) from None
+            self._file = self._locked(device)
         self._file.seek(0)
         self._file.truncate()
         self._file.write(f"process {os.getpid()}")
         self._file.flush()
+
+    def _locked(self, device: str) -> IO[str]:
+        file = self._open(device)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise DeviceError(
+                f"device {device}", f"in use by {holder}", "one session at a time", "Wait for it, or end it."
+            ) from None
+        return file
+
+    def _is_the_one_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.lstat(self.path))
+        except OSError:
+            return False
 
     def _open(self, device: str) -> IO[str]:
         try:
@@ -53,4 +67,8 @@ class DeviceLock:
         return DeviceError(f"device {device}", f"{self.path}: {found}", expected, fix)
 
     def release(self) -> None:
-        self._file.close()
+        """Again and again is the same as once."""
+        if not self._file.closed:
+            with contextlib.suppress(OSError):  # another user's, in a folder where only owners remove
+                os.unlink(self.path)
+            self._file.close()

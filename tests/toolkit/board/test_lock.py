@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -18,7 +19,8 @@ def place():
     """Where the lock's file is; what a test leaves there is removed."""
     lock = DeviceLock(DEVICE)
     lock.release()
-    lock.path.unlink()
+    lock.release()
+    assert not lock.path.exists()
     yield lock.path
     if lock.path.is_dir() and not lock.path.is_symlink():
         lock.path.rmdir()
@@ -55,3 +57,21 @@ def test_no_file(place: Path, make) -> None:
     make(place)
     with pytest.raises(DeviceError, match="a lock file that can be written"):
         DeviceLock(DEVICE)
+
+
+def test_a_file_that_is_removed_before_it_is_locked_is_no_lock(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder released, and removed it, after it was opened here: two would hold the device otherwise."""
+    flock, calls = fcntl.flock, []
+
+    def released_meanwhile(file, operation: int) -> None:
+        if not calls:
+            place.unlink()
+        calls.append(operation)
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", released_meanwhile)
+    lock = DeviceLock(DEVICE)
+    assert len(calls) == 2 and place.read_text() == f"process {os.getpid()}"
+    with pytest.raises(DeviceError, match="in use by"):
+        DeviceLock(DEVICE)
+    lock.release()
