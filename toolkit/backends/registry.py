@@ -82,7 +82,8 @@ def open_backend(
         try:
             check_golden(backend, bundle.path / GOLDEN, START_STEPS)
         except BaseException:
-            if hasattr(backend, "close"):  # a notebook lives on, and would keep the device from itself
+            # The error's traceback keeps the back end alive, in a notebook for long: the device would stay held.
+            if hasattr(backend, "close"):
                 backend.close()
             raise
     return backend

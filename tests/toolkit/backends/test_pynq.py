@@ -125,6 +125,14 @@ def test_one_session_a_device(bundle: Bundle, tmp_path: Path) -> None:
     on_device(bundle, name).close()
 
 
+def test_a_failing_first_check_holds_nothing(bundle: Bundle, tmp_path: Path) -> None:
+    """The second start is the golden prompt's; as in a notebook, the error is kept while the next session opens."""
+    name = f"emulated:name={tmp_path.name}"
+    kept = refused(bundle, DeviceError, f"{name},error=2")
+    assert "BAD_TOKEN" in kept.found
+    on_device(bundle, name).close()
+
+
 def test_handoff_of_another_build(bundle: Bundle, tmp_path: Path) -> None:
     own, other = (block_design(load_engine(name)) for name in ("kv260", "kv260-batch"))
     bit = tmp_path / "fastcar.bit"
