@@ -6,12 +6,15 @@ __all__ = ["BundleError", "CheckpointError", "DeviceError", "FastCarError", "Out
 
 
 class FastCarError(Exception):
-    """Base of every error that is the input's fault; the command line prints it on one line and exits with 2."""
+    """Base of every error that is the input's fault; the command line prints it on one line and exits with 2.
+
+    ``dump``: the device's registers at that moment, a line each, where one was already reached.
+    """
 
     exit_code = 2
 
-    def __init__(self, subject: object, found: str, expected: str, fix: str) -> None:
-        self.subject, self.found, self.expected, self.fix = str(subject), found, expected, fix
+    def __init__(self, subject: object, found: str, expected: str, fix: str, dump: str = "") -> None:
+        self.subject, self.found, self.expected, self.fix, self.dump = str(subject), found, expected, fix, dump
         super().__init__(f"{subject}: {found}; expected {expected}. {fix}")
 
 
@@ -36,10 +39,6 @@ class OverlayError(FastCarError):
 
 
 class DeviceError(FastCarError):
-    """The device failed while it worked; ``dump``: its registers at that moment, a line each."""
+    """The device failed while it worked."""
 
     exit_code = 3
-
-    def __init__(self, subject: object, found: str, expected: str, fix: str, dump: str = "") -> None:
-        super().__init__(subject, found, expected, fix)
-        self.dump = dump

@@ -94,7 +94,8 @@ class Session:
             raise
 
     def run(self, control: dict[str, float], deadline: float) -> tuple[dict[str, int], float]:
-        """One start of the engine. DeviceError with the registers if it does not end, or ends with an error.
+        """One start of the engine. DeviceError with the registers if it does not end, or ends with an error
+        or as another engine.
 
         An engine that does not end is reset, so that the next start finds it usable.
         """
@@ -114,7 +115,7 @@ class Session:
             dump = self.call(self.driver.dump)
             raise DeviceError("engine", f"error {name} ({meaning})", "DONE", "Check: fastcar selftest.", dump)
         if report["build_id"] != self.engine.build_id:
-            raise self._other_build(report["build_id"])
+            raise self._other_build(DeviceError, report["build_id"])
         return report, seconds
 
     def probe(self) -> None:
@@ -131,7 +132,7 @@ class Session:
             found = f"no answer within {PROBE_DEADLINE:g} s"
             raise DeviceError("engine", found, "the build id", "Is this overlay built for this board?", dump) from None
         if report["build_id"] != self.engine.build_id:
-            raise self._other_build(report["build_id"])
+            raise self._other_build(OverlayError, report["build_id"])
 
     def reset(self) -> bool:
         """Hold the engine in reset for a moment; whether the design can, and it was idle afterwards."""
@@ -150,7 +151,11 @@ class Session:
     def verify_memory(self) -> None:
         """DeviceError unless program and weights in the device's memory have the bundle's hashes."""
         for name, buffer in self.buffers.items():
-            buffer.verify(self.bundle.manifest.files[name].sha256)
+            try:
+                buffer.verify(self.bundle.manifest.files[name].sha256)
+            except DeviceError as error:
+                error.dump = self.call(self.driver.dump)
+                raise
 
     def set_state(self, buffer: DeviceBuffer) -> None:
         self.state_address = buffer.address
@@ -227,12 +232,14 @@ class Session:
                 return
             time.sleep(0.01)
 
-    def _other_build(self, found: int) -> OverlayError:
-        return OverlayError(
+    def _other_build(self, kind: type[FastCarError], found: int) -> FastCarError:
+        """OverlayError when it is asked for, DeviceError when a start of a clip answers so."""
+        return kind(
             self.target.bit,
             f"the engine answers with build {found:08x}",
             f"build {self.engine.build_id:08x}, which .hwh and bundle say",
             "Bitstream and handoff are of different builds: copy both again.",
+            self.call(self.driver.dump),
         )
 
 

@@ -101,8 +101,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except FastCarError as error:
-        if dump := getattr(error, "dump", ""):
-            click.echo(dump, err=True)
+        if error.dump:
+            click.echo(error.dump, err=True)
         _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
         extra = EXTRA_OF.get((error.name or "").split(".")[0])
