@@ -175,7 +175,10 @@ class EmulatedDevice(Device):
         return self
 
     def flush(self, bo: int, offset: int, pointer: int, size: int) -> None:
-        self.memory.view(bo + offset, size)[:] = np.frombuffer(self._processor_copies[bo], np.uint8, size, offset)
+        target = self.memory.view(bo + offset, size)
+        target[:] = np.frombuffer(self._processor_copies[bo], np.uint8, size, offset)
+        if self.faults.flip == 0:
+            target[0] ^= 0x10
 
     def invalidate(self, bo: int, offset: int, pointer: int, size: int) -> None:
         target = np.frombuffer(self._processor_copies[bo], np.uint8)

@@ -20,7 +20,7 @@ class Faults:
 
     hang: int | None = None  # this start never ends
     error: int | None = None  # this start ends with BAD_TOKEN in its status
-    flip: int | None = None  # before this start a bit of the weights in memory flips
+    flip: int | None = None  # before this start a bit of the weights in memory flips; 0: of all that is copied there
     leftover: bool = False  # from the second clip on, a result depends on what ran before
     no_interrupt: bool = False  # the line never rises
     no_reset: bool = False  # an engine that hangs stays so, whatever the reset bit
@@ -58,15 +58,15 @@ _start = _between(int, 1, math.inf)
 KINDS: dict[str, Callable[[str], object]] = {
     "hang": _start,
     "error": _start,
-    "flip": _start,
+    "flip": _between(int, 0, math.inf),
     "build": _between(lambda text: int(text, 16), 0, 0xFFFF_FFFF),
     "memory": lambda text: int(_between(float, 0, LARGEST_MEMORY)(text) * MIB),
     "pace": _between(float, 0, LONGEST_PACE),
     "name": _name,
 }
 EXPECTED = (
-    "hang=N, error=N, flip=N (at the Nth start, from 1), leftover, no-interrupt, no-reset, by-calls, "
-    "build=HEX (32 bits), memory=MIB, pace=SECONDS, name=NAME, each once, separated by commas"
+    "hang=N, error=N, flip=N (at the Nth start, from 1; flip=0: as memory is filled), leftover, no-interrupt, no-reset, "
+    "by-calls, build=HEX (32 bits), memory=MIB, pace=SECONDS, name=NAME, each once, separated by commas"
 )
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -16,10 +17,14 @@ from safetensors.numpy import load_file
 
 from fastcar.export.pipeline import export_model
 from fastcar.overlays.bitfile import write_emulated_bitfile
-from fastcar.overlays.design import block_design
+from fastcar.overlays.design import INTERRUPTS, block_design
+from fastcar.overlays.emulated.faults import Faults
 from fastcar.overlays.hwh import handoff_text
 from fastcar.overlays.load import load_engine
+from fastcar.toolkit.backends.pynq import PynqBackend
 from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
+from fastcar.toolkit.board.buffers import DeviceBuffer
+from fastcar.toolkit.board.target import open_target
 from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.errors import DeviceError, FastCarError, OverlayError, UsageError
 from fastcar.toolkit.generation.run import generate
@@ -129,6 +134,60 @@ def test_a_flipped_bit_in_the_weights_is_found(bundle: Bundle) -> None:
         with pytest.raises(DeviceError, match=r"weights.bin in the device's memory: sha256") as caught:
             backend.verify_memory()
         assert "CTRL" in caught.value.dump
+    finally:
+        backend.close()
+
+
+@pytest.mark.parametrize("name", ["program.bin", "weights.bin"])
+def test_what_does_not_arrive_whole_is_found_at_load(
+    bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, fill = open_target("emulated", bundle, None), DeviceBuffer.fill
+
+    def fill_badly(buffer: DeviceBuffer, content: np.ndarray) -> None:
+        target.device.faults.flip = 0 if buffer.name == name else None
+        fill(buffer, content)
+
+    monkeypatch.setattr(DeviceBuffer, "fill", fill_badly)
+    with pytest.raises(DeviceError, match=f"{name} in the device's memory: sha256") as caught:
+        PynqBackend(bundle, target)
+    assert "CTRL" in caught.value.dump
+
+
+@pytest.mark.parametrize("fault", ["build=abcd", "memory=0.01", "flip=0"])
+def test_a_device_that_was_refused_is_usable_when_the_fault_is_gone(bundle: Bundle, expected, fault: str) -> None:
+    """The very device, and while the error is kept."""
+    target = open_target(f"emulated:{fault}", bundle, None)
+    with pytest.raises(FastCarError):
+        PynqBackend(bundle, target)
+    device, sound = target.device, Faults(name=target.tag)
+    vars(device.faults).update(vars(sound))
+    device.memory.size = sound.memory
+    backend = PynqBackend(bundle, target)
+    try:
+        assert_equal(clip(bundle, backend), expected)
+    finally:
+        backend.close()
+
+
+def test_a_design_without_an_interrupt_is_polled(bundle: Bundle, expected, tmp_path: Path) -> None:
+    design = block_design(load_engine("kv260"))
+    root = ElementTree.fromstring(handoff_text(design).partition("?>")[2])
+    modules = root.find("MODULES")
+    modules.remove(modules.find(f"MODULE[@INSTANCE='{INTERRUPTS}']"))
+    for parent in root.iter():
+        for child in list(parent):
+            if child.tag in ("PORT", "MEMRANGE") and (
+                child.get("SIGIS") == "INTERRUPT" or child.get("INSTANCE") == INTERRUPTS
+            ):
+                parent.remove(child)
+    bit = tmp_path / "fastcar.bit"
+    write_emulated_bitfile(bit, design)
+    ElementTree.ElementTree(root).write(bit.with_suffix(".hwh"))
+    backend = on_device(bundle, overlay=bit)
+    try:
+        assert_equal(clip(bundle, backend), expected)
+        assert backend.facts["waits_for"] == "polling" and backend.facts["interrupts_lost"] == 0
     finally:
         backend.close()
 
