@@ -65,8 +65,8 @@ KINDS: dict[str, Callable[[str], object]] = {
     "name": _name,
 }
 EXPECTED = (
-    "hang=N, error=N, flip=N (at the Nth start, from 1; flip=0: as memory is filled), leftover, no-interrupt, no-reset, "
-    "by-calls, build=HEX (32 bits), memory=MIB, pace=SECONDS, name=NAME, each once, separated by commas"
+    "hang=N, error=N, flip=N (at the Nth start, from 1; flip=0: as memory is filled), leftover, no-interrupt, "
+    "no-reset, by-calls, build=HEX (32 bits), memory=MIB, pace=SECONDS, name=NAME, each once, separated by commas"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -26,9 +27,11 @@ from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
 from fastcar.toolkit.board.buffers import DeviceBuffer
 from fastcar.toolkit.board.target import open_target
 from fastcar.toolkit.bundle.bundle import Bundle
+from fastcar.toolkit.cli.clip import generate_clip
 from fastcar.toolkit.errors import DeviceError, FastCarError, OverlayError, UsageError
 from fastcar.toolkit.generation.run import generate
 from fastcar.toolkit.settings import ReplaySettings
+from fastcar.toolkit.video.decode import FrameDecoder
 
 PROMPT = "left turn"
 
@@ -305,6 +308,32 @@ def test_the_first_difference_is_named_on_the_device(bundle: Bundle) -> None:
     assert outcome.code == 0, outcome.stderr
     outcome = run("selftest", bundle.path, "--backend", "pynq", "--device", "emulated:flip=2")
     assert outcome.code == 1 and "differs: " in outcome.stderr, outcome.stderr
+
+
+def test_frames_are_decoded_while_the_next_is_generated(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each but the last before the next one is there: the device takes a fifth of a second a start."""
+    decoded, seen = [], []
+    decode = FrameDecoder.__call__
+
+    def noting(decoder: FrameDecoder, codes: np.ndarray) -> np.ndarray:
+        decoded.append(threading.get_ident())
+        return decode(decoder, codes)
+
+    monkeypatch.setattr(FrameDecoder, "__call__", noting)
+    backend = on_device(bundle, "emulated:pace=0.2")
+
+    def advance(label: str, done: int, total: int) -> None:
+        seen.append((done, len(decoded)))
+
+    try:
+        generate_clip(
+            bundle, [PROMPT], ReplaySettings(), 1, advance,
+            frames=3, sampling=bundle.manifest.sampling, backend=backend,
+        )  # fmt: skip
+    finally:
+        backend.close()
+    assert all(before >= done - 1 for done, before in seen[1:]) and len(decoded) == 3
+    assert threading.get_ident() not in decoded
 
 
 def test_what_is_left_over_from_a_run_is_found(bundle: Bundle) -> None:
