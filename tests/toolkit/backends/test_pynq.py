@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -158,9 +159,15 @@ def test_what_does_not_arrive_whole_is_found_at_load(
 
 
 @pytest.mark.parametrize("fault", ["build=abcd", "memory=0.01", "flip=0"])
-def test_a_device_that_was_refused_is_usable_when_the_fault_is_gone(bundle: Bundle, expected, fault: str) -> None:
+def test_a_device_that_was_refused_is_usable_when_the_fault_is_gone(
+    bundle: Bundle, expected, fault: str, tmp_path: Path
+) -> None:
     """The very device, and while the error is kept."""
-    target = open_target(f"emulated:{fault}", bundle, None)
+    made, bit = open_target("emulated", bundle, None), tmp_path / "fastcar.bit"
+    for suffix in (".bit", ".hwh"):  # of the user's own: what the device brings along goes with the session
+        shutil.copy(made.bit.with_suffix(suffix), bit.with_suffix(suffix))
+    made.close()
+    target = open_target(f"emulated:{fault}", bundle, bit)
     with pytest.raises(FastCarError):
         PynqBackend(bundle, target)
     device, sound = target.device, Faults(name=target.tag)
