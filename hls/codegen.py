@@ -14,6 +14,7 @@ from ..toolkit.numerics.sampling import LOG2_STEPS
 from ..toolkit.program import descriptors, registers
 from ..toolkit.program.engine import EngineConfig
 from ..toolkit.program.words import Record
+from .engine_bench import bench_model
 
 __all__ = ["write_headers"]
 
@@ -32,7 +33,7 @@ def write_headers(folder: Path, config: EngineConfig) -> None:
 
 
 def config_header(config: EngineConfig) -> str:
-    """Capacities and parallelism as constants, and the build id."""
+    """Capacities and parallelism as constants, the build id, and the sizes of the engine's test bench."""
     values = {
         "ROWS": config.rows,
         "GROUPS": config.groups,
@@ -51,7 +52,10 @@ def config_header(config: EngineConfig) -> str:
         "WEIGHT_FIFO_BEATS": config.weight_fifo_beats,
     }
     lines = [f"// Engine {config.name}.", f"constexpr uint32_t BUILD_ID = 0x{config.build_id:08X}u;"]
-    return "\n".join(lines + [f"constexpr int {name} = {value};" for name, value in values.items()])
+    lines += [f"constexpr int {name} = {value};" for name, value in values.items()]
+    lines.append("// Beats of the buffers of tb/engine_tb.cpp: in co-simulation what each pointer may reach.")
+    depths = bench_model(config).depths(config)
+    return "\n".join(lines + [f"constexpr int {name} = {value};" for name, value in depths.items()])
 
 
 def records_header() -> str:

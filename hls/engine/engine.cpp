@@ -65,17 +65,17 @@ static void run_processes(const Program& program, const Control& control, const 
 void fastcar_engine(const beat_t* program, const beat_t* weights0, const beat_t* weights1, const beat_t* weights2,
                     const beat_t* weights3, const beat_t* state0, const beat_t* state1, const beat_t* state2,
                     const beat_t* state3, const beat_t* tables, beat_t* state, Control control, Report* report) {
-#pragma HLS INTERFACE mode=m_axi port=program bundle=program offset=slave max_read_burst_length=16
-#pragma HLS INTERFACE mode=m_axi port=weights0 bundle=read0 offset=slave max_read_burst_length=16 num_read_outstanding=16
-#pragma HLS INTERFACE mode=m_axi port=weights1 bundle=read1 offset=slave max_read_burst_length=16 num_read_outstanding=16
-#pragma HLS INTERFACE mode=m_axi port=weights2 bundle=read2 offset=slave max_read_burst_length=16 num_read_outstanding=16
-#pragma HLS INTERFACE mode=m_axi port=weights3 bundle=read3 offset=slave max_read_burst_length=16 num_read_outstanding=16
-#pragma HLS INTERFACE mode=m_axi port=state0 bundle=read0 offset=slave
-#pragma HLS INTERFACE mode=m_axi port=state1 bundle=read1 offset=slave
-#pragma HLS INTERFACE mode=m_axi port=state2 bundle=read2 offset=slave
-#pragma HLS INTERFACE mode=m_axi port=state3 bundle=read3 offset=slave
-#pragma HLS INTERFACE mode=m_axi port=tables bundle=cache offset=slave
-#pragma HLS INTERFACE mode=m_axi port=state bundle=cache offset=slave max_read_burst_length=16 max_write_burst_length=16 num_read_outstanding=16 num_write_outstanding=16
+#pragma HLS INTERFACE mode=m_axi port=program bundle=program offset=slave depth=PROGRAM_DEPTH max_read_burst_length=16
+#pragma HLS INTERFACE mode=m_axi port=weights0 bundle=read0 offset=slave depth=WEIGHT_DEPTH max_read_burst_length=16 num_read_outstanding=16
+#pragma HLS INTERFACE mode=m_axi port=weights1 bundle=read1 offset=slave depth=WEIGHT_DEPTH max_read_burst_length=16 num_read_outstanding=16
+#pragma HLS INTERFACE mode=m_axi port=weights2 bundle=read2 offset=slave depth=WEIGHT_DEPTH max_read_burst_length=16 num_read_outstanding=16
+#pragma HLS INTERFACE mode=m_axi port=weights3 bundle=read3 offset=slave depth=WEIGHT_DEPTH max_read_burst_length=16 num_read_outstanding=16
+#pragma HLS INTERFACE mode=m_axi port=state0 bundle=read0 offset=slave depth=STATE_DEPTH
+#pragma HLS INTERFACE mode=m_axi port=state1 bundle=read1 offset=slave depth=STATE_DEPTH
+#pragma HLS INTERFACE mode=m_axi port=state2 bundle=read2 offset=slave depth=STATE_DEPTH
+#pragma HLS INTERFACE mode=m_axi port=state3 bundle=read3 offset=slave depth=STATE_DEPTH
+#pragma HLS INTERFACE mode=m_axi port=tables bundle=cache offset=slave depth=WEIGHT_DEPTH
+#pragma HLS INTERFACE mode=m_axi port=state bundle=cache offset=slave depth=STATE_DEPTH max_read_burst_length=16 max_write_burst_length=16 num_read_outstanding=16 num_write_outstanding=16
 #pragma HLS INTERFACE mode=s_axilite port=control bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=report bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=return bundle=control

@@ -1,0 +1,145 @@
+"""Golden starts of the whole engine: a clip of a small random model, step by step, by the NumPy reference.
+
+The file has the form of the kernels' golden vectors (``golden.py``): a case with program and weights, then one a start
+with what the host writes before it and finds behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ..export.overlay.compile import pack_model
+from ..toolkit.backends.engine_memory import control_settings
+from ..toolkit.backends.reference import ReferenceBackend
+from ..toolkit.numerics.rope import rotary_tables
+from ..toolkit.numerics.tas import NEVER
+from ..toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
+from ..toolkit.program.engine import EngineConfig
+from ..toolkit.program.memory import StateLayout
+from ..toolkit.program.packed import Packed
+from ..toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER
+from ..toolkit.settings import FULL_ATTENTION, ReplaySettings, SamplingSettings
+from .engine_bench import INT4, BenchModel, bench_model
+from .golden import Arrays, encoded
+
+__all__ = ["engine_cases", "write_engine_golden"]
+
+SEED = 43  # a clip in which rows replay alone and together
+REPLAY = ReplaySettings()
+
+
+def write_engine_golden(path: Path, engine: EngineConfig) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded("engine", engine_cases(engine)))
+
+
+def engine_cases(engine: EngineConfig) -> dict[str, Arrays]:
+    """Arrays by case; the same at every call, but for the build id in the program."""
+    bench = bench_model(engine)
+    rng = np.random.default_rng(SEED)
+    model = _model(rng, bench)
+    packed = pack_model(model, engine)
+    return {"model": {"program": packed.program, "weights": packed.weights}, **dict(_starts(rng, bench, model, packed))}
+
+
+def _starts(
+    rng: np.random.Generator, bench: BenchModel, model: IntegerModel, packed: Packed
+) -> Iterator[tuple[str, Arrays]]:
+    layout, frames = bench.state, bench.layout
+    sampling = SamplingSettings(temperature=0.9, top_k=6, top_p=0.95, guidance=2.0 if bench.rows == 2 else 1.0)
+    prompt = rng.integers(0, frames.code_offset, (bench.rows, frames.prompt_length))
+    uniforms = rng.integers(0, 1 << 24, (frames.frames, frames.tokens_per_frame, 1))
+    control = control_settings(layout, sampling, REPLAY, FULL_ATTENTION) | {
+        "descriptors": len(packed.program),
+        "weight_beats": len(packed.weights),
+        "steps": 1,
+    }
+    reference = ReferenceBackend(model, *rotary_tables(model.config, frames.positions))
+    thresholds = _thresholds(reference, sampling, prompt, uniforms)
+    reference.start(1, frames.positions, sampling, REPLAY)
+
+    def case(position: int, flags: int, tokens: np.ndarray, uniform: np.ndarray, limits: np.ndarray) -> Arrays:
+        words = CONTROL.pack(**control, position=position, flags=flags | FLAG_LOGITS)
+        host = {"tokens": tokens, "uniforms": uniform, "thresholds": limits}
+        return {"control": words, **_parts(layout), **{name: np.asarray(array) for name, array in host.items()}}
+
+    never = np.full(model.config.layers, NEVER, np.int64)
+    for position, logits in enumerate(reference.score(prompt[:, :-1])):
+        arrays = case(position, FLAG_TEACHER, prompt[:, position], np.zeros(1, np.int64), never)
+        yield f"prompt {position}", arrays | {"logits": logits}
+    tokens = prompt[:, -1]
+    for frame in range(frames.frames):
+        record = reference.decode(tokens, uniforms[frame], thresholds)
+        for step in range(len(record.codes)):
+            arrays = case(record.first + step, FLAG_REASSIGN, tokens, uniforms[frame, step], thresholds)
+            masks = (record.replay[step] << np.arange(bench.rows)).sum(axis=1)
+            found = {"codes": record.codes[step], "scores": record.scores[step], "replay": masks}
+            yield f"frame {frame}, place {step}", arrays | found | {"logits": record.logits[step]}
+            tokens = np.tile(record.codes[step] + frames.code_offset, bench.rows)
+
+
+def _thresholds(
+    reference: ReferenceBackend, sampling: SamplingSettings, prompt: np.ndarray, uniforms: np.ndarray
+) -> np.ndarray:
+    """Of each layer, what half of the scores of the later frames exceed in a run without replay."""
+    never = np.full(reference.config.layers, NEVER, np.int64)
+    reference.start(1, reference.layout.positions, sampling, REPLAY)
+    reference.prefill(prompt[:, :-1])
+    tokens, scores = prompt[:, -1], []
+    for frame in uniforms:
+        record = reference.decode(tokens, frame, never)
+        tokens = np.tile(record.codes[-1] + reference.layout.code_offset, len(prompt))
+        scores.append(record.scores)
+    return np.median(np.concatenate(scores[1:]), axis=(0, 2)).astype(np.int64)
+
+
+def _parts(layout: StateLayout) -> Arrays:
+    """Beats of the parts of what the host writes and reads, in order."""
+    inputs, outputs = layout.input_parts, layout.output_parts
+    return {"input_beats": np.array([*inputs.values()]), "output_beats": np.array([*outputs.values()])}
+
+
+def _model(rng: np.random.Generator, bench: BenchModel) -> IntegerModel:
+    """Random weights whose products with activations of unit size have about unit size."""
+    config = bench.config
+    layers = tuple(_layer(rng, bench) for _ in range(config.layers))
+    embedding = rng.normal(0, 1, (config.vocab, config.hidden)).astype(np.float16)
+    head = _linear(rng, "head", config.hidden, bench.layout.codes)
+    return IntegerModel(config, bench.layout, embedding, layers, _gain(rng, config.hidden), head, "post_rope")
+
+
+def _layer(rng: np.random.Generator, bench: BenchModel) -> LayerWeights:
+    config = bench.config
+    heads, kv, inner = config.heads, config.kv_heads, config.heads * config.head_dim
+    multiplier = rng.integers(60, 128, heads).astype(np.int32)
+    k_scale, tas_scale = np.full(kv, 0.05, np.float32), 2.5e-5
+    return LayerWeights(
+        attention_gain=_gain(rng, config.hidden),
+        qkv=_linear(rng, "qkv", config.hidden, (heads + 2 * kv) * config.head_dim),
+        q_scale=(multiplier * tas_scale / np.repeat(k_scale, heads // kv)).astype(np.float32),
+        k_scale=k_scale,
+        v_scale=np.full(kv, 0.05, np.float32),
+        tas_multiplier=multiplier,
+        tas_scale=tas_scale,
+        output=_linear(rng, "output", inner, config.hidden),
+        mlp_gain=_gain(rng, config.hidden),
+        gate_up=_linear(rng, "gate_up", config.hidden, 2 * config.mlp),
+        down=_linear(rng, "down", config.mlp, config.hidden),
+    )
+
+
+def _gain(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.uniform(0.5, 1.5, n).astype(np.float32)
+
+
+def _linear(rng: np.random.Generator, name: str, inputs: int, outputs: int) -> LinearWeights:
+    if name in INT4:  # one group of 32 inputs
+        values, multiplier, deviation = rng.integers(-7, 8, (inputs, outputs)), rng.integers(1, 19, (1, outputs)), 47.0
+        multiplier = multiplier.astype(np.uint8)
+    else:
+        values, multiplier, deviation = rng.integers(-127, 128, (inputs, outputs)), None, 73.0
+    scale = rng.uniform(0.75, 1.25, outputs) / (deviation * np.sqrt(inputs))
+    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier)
