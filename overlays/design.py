@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..boards import Board, load_board
+from ..toolkit.program.memory import PORTS
 from ..toolkit.program.register_map import ADDRESS_RANGE
 from .load import Engine
 
-__all__ = ["ENGINE", "INTERRUPTS", "RESET", "VLNV", "BlockDesign", "block_design", "build_id_of_name"]
+__all__ = ["ENGINE", "INTERRUPTS", "PROCESSOR", "RESET", "VLNV", "BlockDesign", "block_design", "build_id_of_name"]
 
 PREFIX = "fastcar_"
 ENGINE, INTERRUPTS, RESET, PROCESSOR = "engine", "engine_interrupts", "engine_reset", "processor"
@@ -20,6 +21,9 @@ VLNV = {
     PROCESSOR: "xilinx.com:ip:zynq_ultra_ps_e:3.5",
 }
 ADDRESSES = {ENGINE: 0xA000_0000, INTERRUPTS: 0xA001_0000, RESET: 0xA002_0000}
+READS = tuple(f"m_axi_read{port}" for port in range(PORTS))
+OTHERS = ("m_axi_program", "m_axi_cache")
+SHARED = "S_AXI_HPC1_FPD"
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,19 @@ class BlockDesign:
     def slaves(self) -> dict[str, tuple[int, int]]:
         """(base address, range in bytes) by instance."""
         return {instance: (base, ADDRESS_RANGE) for instance, base in ADDRESSES.items()}
+
+    @property
+    def memory_ports(self) -> dict[str, str]:
+        """The processor's port behind each of the engine's masters.
+
+        Each read port has one of the board's to itself, and with it a port of the memory controller. Program and cache
+        share the one that is left: they move few beats, but the engine waits for them, and behind a read port's queue
+        of sixteen bursts they would wait long. A board with fewer ports shares those it has.
+        """
+        names = self.board.ports.names[:PORTS]
+        reads = {master: names[port % len(names)] for port, master in enumerate(READS)}
+        shared = SHARED if SHARED not in names else names[-1]
+        return reads | dict.fromkeys(OTHERS, shared)
 
 
 def block_design(engine: Engine) -> BlockDesign:

@@ -1,7 +1,7 @@
 """The hardware handoff (.hwh) of a block design: written for the emulated device, read before a download.
 
 Vivado writes this file when it generates a block design; PYNQ finds IPs, addresses, registers and interrupts in it.
-The one written here has what PYNQ's parser needs and nothing else.
+The one written here has what PYNQ's parser needs and nothing else; what is connected to what is in ``connections``.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from xml.etree.ElementTree import Element, SubElement
 from ..toolkit.errors import OverlayError
 from ..toolkit.program.register_map import Register, engine_registers
 from .bitfile import regular_size
+from .connections import CLOCK, SLAVES, Connections, connections
 from .design import ENGINE, INTERRUPTS, PROCESSOR, RESET, VLNV, BlockDesign
 
 __all__ = ["Handoff", "handoff_text", "read_handoff"]
 
 VIVADO_VERSION = "2024.1"  # the form of the file is that version's
-ENGINE_SLAVE, INTERRUPTS_SLAVE, RESET_SLAVE = "s_axi_control", "s_axi", "S_AXI"
-MASTER = "M_AXI_HPM0_FPD"
-MASTERS = ("m_axi_program", "m_axi_read0", "m_axi_read1", "m_axi_read2", "m_axi_read3", "m_axi_cache")
-CLOCK = "PSU__CRL_APB__PL0_REF_CTRL__ACT_FREQMHZ"
 LARGEST = 64 << 20  # bytes; those of full designs have some MB, and all of it is held in memory
+KINDS = {ENGINE: "fastcar_engine", INTERRUPTS: "axi_intc", RESET: "axi_gpio", PROCESSOR: "zynq_ultra_ps_e"}
 IO_PLL_MHZ = 1500  # what the divisors below divide
 
 
@@ -35,100 +33,92 @@ def handoff_text(design: BlockDesign, vivado: str = VIVADO_VERSION) -> str:
     SubElement(root, "EXTERNALPORTS")
     SubElement(root, "EXTERNALINTERFACES")
     modules = SubElement(root, "MODULES")
-    _processor(modules, design)
-    _interrupt_controller(modules)
-    _reset(modules)
-    _engine(modules, design)
+    whole = connections(design)
+    for instance in (PROCESSOR, INTERRUPTS, RESET, ENGINE):
+        module = _module(modules, instance)
+        parameters = SubElement(module, "PARAMETERS")
+        for name, value in _parameters(design, whole, instance).items():
+            SubElement(parameters, "PARAMETER", NAME=name, VALUE=value)
+        if instance == ENGINE:
+            _registers(module, design.slaves[ENGINE][1])
+        _ports(module, instance, whole)
+        _interfaces(module, instance, whole)
+        _memory_map(module, instance, whole)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8" standalone="no" ?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _processor(modules: Element, design: BlockDesign) -> None:
-    module = _module(modules, PROCESSOR, "zynq_ultra_ps_e")
-    parameters = SubElement(module, "PARAMETERS")
+def _parameters(design: BlockDesign, whole: Connections, instance: str) -> dict[str, str]:
+    if instance != PROCESSOR:
+        return whole.parameters.get(instance, {})
     divisor = round(IO_PLL_MHZ / design.clock_mhz)
+    values = {}
     for clock in range(4):
         prefix = f"PSU__CRL_APB__PL{clock}_REF_CTRL__"
-        values = {
-            f"PSU__FPGA_PL{clock}_ENABLE": int(clock == 0),
-            prefix + "DIVISOR0": divisor,
-            prefix + "DIVISOR1": 1,
+        values |= {
+            f"PSU__FPGA_PL{clock}_ENABLE": str(int(clock == 0)),
+            prefix + "DIVISOR0": str(divisor),
+            prefix + "DIVISOR1": "1",
             prefix + "SRCSEL": "IOPLL",
             prefix + "ACT_FREQMHZ": f"{IO_PLL_MHZ / divisor:.6f}",
         }
-        for name, value in values.items():
-            SubElement(parameters, "PARAMETER", NAME=name, VALUE=str(value))
-    SubElement(parameters, "PARAMETER", NAME="C_MAXIGP0_DATA_WIDTH", VALUE="128")
-    _ports(module, [("pl_ps_irq0", "I", (INTERRUPTS, "irq"))])
-    slaves = (*design.board.ports.names, *([] if len(design.board.ports.names) > 4 else ["S_AXI_HPC1_FPD"]))
-    _interfaces(module, {MASTER: "MASTER", **dict.fromkeys(slaves, "SLAVE")})
-    memory = SubElement(module, "MEMORYMAP")
-    names = {ENGINE: ENGINE_SLAVE, INTERRUPTS: INTERRUPTS_SLAVE, RESET: RESET_SLAVE}
-    for instance, (base, size) in design.slaves.items():
-        _range(memory, instance, names[instance], MASTER, base, size, "REGISTER")
+    widths = {
+        f"C_{name.removeprefix('PSU__').replace('__', '_')}": value
+        for name, value in whole.parameters[PROCESSOR].items()
+        if name.endswith("__DATA_WIDTH")  # PYNQ sets the ports of a running system to these
+    }
+    return values | widths
 
 
-def _interrupt_controller(modules: Element) -> None:
-    module = _module(modules, INTERRUPTS, "axi_intc")
-    _ports(module, [("intr", "I", (ENGINE, "interrupt")), ("irq", "O", (PROCESSOR, "pl_ps_irq0"))])
-    _interfaces(module, {INTERRUPTS_SLAVE: "SLAVE"})
-
-
-def _reset(modules: Element) -> None:
-    module = _module(modules, RESET, "axi_gpio")
-    parameters = SubElement(module, "PARAMETERS")
-    for name, value in (("C_GPIO_WIDTH", "1"), ("C_ALL_OUTPUTS", "1"), ("C_DOUT_DEFAULT", "0x00000001")):
-        SubElement(parameters, "PARAMETER", NAME=name, VALUE=value)
-    _interfaces(module, {RESET_SLAVE: "SLAVE"})
-
-
-def _engine(modules: Element, design: BlockDesign) -> None:
-    module = _module(modules, ENGINE, "fastcar_engine")
+def _registers(module: Element, size: int) -> None:
     blocks = SubElement(module, "ADDRESSBLOCKS")
-    size = design.slaves[ENGINE][1]
-    block = SubElement(blocks, "ADDRESSBLOCK", INTERFACE=ENGINE_SLAVE, NAME="Reg", RANGE=str(size), USAGE="register")
+    block = SubElement(blocks, "ADDRESSBLOCK", INTERFACE=SLAVES[ENGINE], NAME="Reg", RANGE=str(size), USAGE="register")
     registers = SubElement(block, "REGISTERS")
     for register in engine_registers():
         _register(registers, register)
-    _ports(module, [("interrupt", "O", (INTERRUPTS, "intr"))])
-    _interfaces(module, {ENGINE_SLAVE: "SLAVE", **dict.fromkeys(MASTERS, "MASTER")})
-    memory = SubElement(module, "MEMORYMAP")
-    reads = dict(zip(MASTERS[1:5], design.board.ports.names, strict=False))
-    for master in MASTERS:
-        port = reads.get(master, "S_AXI_HPC1_FPD")
-        _range(memory, PROCESSOR, port, master, 0, 0x8000_0000, "MEMORY")
 
 
-def _module(modules: Element, instance: str, kind: str) -> Element:
-    fixed = {"FULLNAME": f"/{instance}", "INSTANCE": instance, "MODTYPE": kind, "VLNV": VLNV[instance]}
+def _module(modules: Element, instance: str) -> Element:
+    fixed = {"FULLNAME": f"/{instance}", "INSTANCE": instance, "MODTYPE": KINDS[instance], "VLNV": VLNV[instance]}
     return SubElement(modules, "MODULE", {**fixed, "IS_PL": "FALSE" if instance == PROCESSOR else "TRUE"})
 
 
-def _ports(module: Element, ports: list[tuple[str, str, tuple[str, str]]]) -> None:
+def _ports(module: Element, instance: str, whole: Connections) -> None:
+    """Of interrupts only: nets with one end each between the instances of the file."""
     parent = SubElement(module, "PORTS")
-    for name, direction, (instance, other) in ports:
-        port = SubElement(parent, "PORT", NAME=name, DIR=direction, SIGIS="INTERRUPT")
-        SubElement(SubElement(port, "CONNECTIONS"), "CONNECTION", INSTANCE=instance, PORT=other)
+    for source, *sinks in whole.nets:
+        ends = [tuple(pin.split("/")) for pin in (source, *sinks)]
+        if len(ends) == 2 and all(owner in (ENGINE, INTERRUPTS, PROCESSOR) for owner, _ in ends):
+            for (owner, name), other, direction in ((ends[0], ends[1], "O"), (ends[1], ends[0], "I")):
+                if owner == instance:
+                    port = SubElement(parent, "PORT", NAME=name, DIR=direction, SIGIS="INTERRUPT")
+                    SubElement(SubElement(port, "CONNECTIONS"), "CONNECTION", INSTANCE=other[0], PORT=other[1])
 
 
-def _interfaces(module: Element, interfaces: dict[str, str]) -> None:
+def _interfaces(module: Element, instance: str, whole: Connections) -> None:
     parent = SubElement(module, "BUSINTERFACES")
-    for name, kind in interfaces.items():
-        SubElement(parent, "BUSINTERFACE", NAME=name, TYPE=kind, VLNV="xilinx.com:interface:aximm:1.0")
+    for pair in whole.interfaces:
+        for end, kind in zip(pair, ("MASTER", "SLAVE"), strict=True):
+            owner, name = end.split("/")
+            if owner == instance:
+                SubElement(parent, "BUSINTERFACE", NAME=name, TYPE=kind, VLNV="xilinx.com:interface:aximm:1.0")
 
 
-def _range(parent: Element, instance: str, slave: str, master: str, base: int, size: int, kind: str) -> None:
-    SubElement(
-        parent,
-        "MEMRANGE",
-        ADDRESSBLOCK="Reg" if kind == "REGISTER" else f"{slave}_DDR_LOW",
-        BASEVALUE=f"0x{base:08X}",
-        HIGHVALUE=f"0x{base + size - 1:08X}",
-        INSTANCE=instance,
-        MASTERBUSINTERFACE=master,
-        MEMTYPE=kind,
-        SLAVEBUSINTERFACE=slave,
-    )
+def _memory_map(module: Element, instance: str, whole: Connections) -> None:
+    memory = SubElement(module, "MEMORYMAP")
+    for segment in whole.segments:
+        if segment.master[0] == instance:
+            SubElement(
+                memory,
+                "MEMRANGE",
+                ADDRESSBLOCK=segment.segment.rpartition("/")[2],
+                BASEVALUE=f"0x{segment.base:08X}",
+                HIGHVALUE=f"0x{segment.base + segment.size - 1:08X}",
+                INSTANCE=segment.slave[0],
+                MASTERBUSINTERFACE=segment.master[1],
+                MEMTYPE="MEMORY" if segment.slave[0] == PROCESSOR else "REGISTER",
+                SLAVEBUSINTERFACE=segment.slave[1],
+            )
 
 
 def _register(parent: Element, register: Register) -> None:
