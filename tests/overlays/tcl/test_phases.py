@@ -160,6 +160,13 @@ def test_an_old_result_is_not_taken_for_a_new_one(copy: Callable[[], Flow]) -> N
     assert not (flow.folder / "vivado/post_route.dcp").exists()
 
 
+def test_another_simulation_keeps_the_synthesis(copy: Callable[[], Flow]) -> None:
+    flow = copy()
+    for phase in ("csim", "cosim", "export_ip"):
+        done = flow.run(phase)
+        assert done.code == 0, done.error
+
+
 def test_a_space_in_a_folder_of_headers_is_named(copy: Callable[[], Flow]) -> None:
     flow = copy()
     folder = flow.folder / "two words"
