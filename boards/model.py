@@ -7,7 +7,7 @@ Units are part of the names: ``bytes``, ``gb_s`` 10^9 bytes per second, ``mt_s``
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -36,16 +36,27 @@ class Table(Frozen):
 
     def source_of(self, key: str) -> str:
         """The source of one value: its own where it has one, otherwise the table's."""
-        return getattr(self, f"{key}_source", self.source)
+        return getattr(self, f"{key}_source", None) or self.source
 
 
 class Device(Table):
-    """The FPGA and its board as Vivado names them; ``estimates_only``: no overlay is built for this board."""
+    """The FPGA and its board as Vivado names them; ``estimates_only``: no overlay is built for this board.
+
+    ``edition``: the least of Vivado's editions that supports the part; Standard costs nothing.
+    """
 
     title: Text
     part: Text
     board_part: Text
     estimates_only: bool = False
+    edition: Literal["Standard", "Enterprise"] | None = None
+    edition_source: Text | None = None
+
+    @model_validator(mode="after")
+    def _sourced(self) -> Device:
+        if self.edition is not None and self.edition_source is None:
+            raise ValueError("edition has no edition_source")
+        return self
 
 
 class Resources(Table):
