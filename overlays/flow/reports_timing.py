@@ -29,8 +29,14 @@ class Timing:
     clocks: dict[str, Clock]
 
     @property
+    def worst_ns(self) -> float:
+        """The least slack of the three; 0 where there is no path at all."""
+        slacks = (self.setup_ns, self.hold_ns, self.pulse_ns)
+        return min((slack for slack in slacks if slack is not None), default=0.0)
+
+    @property
     def met(self) -> bool:
-        return all(slack is None or slack >= 0 for slack in (self.setup_ns, self.hold_ns, self.pulse_ns))
+        return self.worst_ns >= 0
 
     def nearest(self, mhz: float) -> Clock | None:
         """The clock that was asked for nearest to ``mhz``."""

@@ -94,6 +94,10 @@ class Route:
     routed: int
     errors: int
 
+    @property
+    def complete(self) -> bool:
+        return self.routed == self.routable and not self.errors
+
 
 @dataclass(frozen=True)
 class Clock:

@@ -1,0 +1,73 @@
+"""A build: the engine, its board, the folder it is built in, and the names of the files there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...boards import Board
+from ...toolkit.errors import UsageError
+from ..design import ENGINE, VLNV, BlockDesign, block_design
+from ..load import Engine
+
+__all__ = ["ENGINE_VLNV", "NAME", "TCL", "Build", "default_folder"]
+
+TCL = Path(__file__).parents[1] / "tcl"
+ENGINE_VLNV = VLNV[ENGINE]
+NAME = "fastcar"  # of bitstream, handoff and device tree overlay
+UNSAFE = re.compile(r"[^A-Za-z0-9_./+@%=:~-]")
+"""What the vendor's tools, their Tcl or their make files may stumble over in a path."""
+
+
+def default_folder(engine: Engine) -> Path:
+    return Path("build/overlays") / f"{engine.config.name}-{engine.config.build_id:08x}"
+
+
+@dataclass(frozen=True)
+class Build:
+    """``folder``: absolute. ``jobs``: runs that Vivado may have at once; results do not depend on it."""
+
+    engine: Engine
+    board: Board
+    folder: Path
+    jobs: int = 2
+
+    def __post_init__(self) -> None:
+        for path in (self.folder, TCL):
+            if unsafe := UNSAFE.search(str(path)):
+                found = f"{unsafe[0]!r} in the path"
+                expected = "letters, digits and . _ + - @ % = : ~ alone, for the sake of the vendor's tools"
+                fix = "Choose another --out." if path == self.folder else "Move the installation."
+                raise UsageError(path, found, expected, fix)
+
+    @property
+    def design(self) -> BlockDesign:
+        return block_design(self.engine)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config"
+
+    @property
+    def reports(self) -> Path:
+        return self.folder / "reports"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.folder / "artifacts"
+
+    @property
+    def clock_ns(self) -> float:
+        """Period of the engine's clock."""
+        return 1e3 / self.engine.config.clock_mhz
+
+    def artifact(self, suffix: str) -> Path:
+        """``suffix`` as in ``.bit``."""
+        return self.artifacts / f"{NAME}{suffix}"
+
+    def log(self, phase: str) -> Path:
+        return self.folder / "logs" / f"{phase}.log"
+
+    def stamp(self, phase: str) -> Path:
+        return self.folder / "done" / f"{phase}.json"
