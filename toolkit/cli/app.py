@@ -23,6 +23,7 @@ COMMANDS = {
     "boards": "List the boards, and which of them a bundle runs on.",
     "doctor": "Look for what is missing or wrong on this computer or board, and how to mend it.",
     "inspect": "Show what is in a bundle and verify it.",
+    "overlay": "Build an overlay with AMD's tools, or show what was built.",
     "deploy": "Copy a bundle, an overlay and this project to a board, and install them there.",
     "selftest": "Compare an engine with the reference node by node and name the first that differs.",
     "demo": "Run the whole job on the model that comes with the project.",
