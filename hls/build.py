@@ -15,6 +15,8 @@ from ..toolkit.program.engine import EngineConfig
 from .codegen import write_headers
 
 __all__ = [
+    "COUNTING",
+    "ENGINE",
     "FLAGS",
     "SANITIZERS",
     "arithmetic_headers",
@@ -41,17 +43,20 @@ SANITIZERS = (
     "-fno-sanitize=shift-base",  # the arithmetic headers shift negative numbers to the left
     "-fno-omit-frame-pointer",
 )
-SOURCES = ("engine/engine.cpp", "sim/library.cpp", "sim/count.cpp")
+COUNTING = ("sim/count.cpp",)  # the schedule and its counters, without the arithmetic
+ENGINE = ("engine/engine.cpp", "sim/library.cpp", *COUNTING)
 
 
-def build_library(config: EngineConfig, *, optimize: str = "-O3", extra: tuple[str, ...] = ()) -> Path:
+def build_library(
+    config: EngineConfig, *, sources: tuple[str, ...] = ENGINE, optimize: str = "-O3", extra: tuple[str, ...] = ()
+) -> Path:
     """Path of the library for this configuration, compiled if it is not in the cache yet.
 
     UsageError if g++ or the arithmetic headers are missing, or the compiler refuses.
     """
     flags = (*FLAGS, optimize, *extra)
     cache = cache_folder()
-    library = cache / f"engine-{_key(config, flags)}.so"
+    library = cache / f"engine-{_key(config, (*sources, *flags))}.so"
     if _is_whole(library):
         return library
     try:
@@ -59,8 +64,8 @@ def build_library(config: EngineConfig, *, optimize: str = "-O3", extra: tuple[s
         with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as work:
             headers, output = Path(work) / "generated", Path(work) / library.name
             write_headers(headers, config)
-            sources = [str(HERE / source) for source in SOURCES]
-            compile_with([*flags, "-fPIC", "-shared", *include_flags(headers), *sources, "-o", str(output), "-pthread"])
+            files = [str(HERE / source) for source in sources]
+            compile_with([*flags, "-fPIC", "-shared", *include_flags(headers), *files, "-o", str(output), "-pthread"])
             digest = Path(work) / "digest"
             digest.write_text(_digest(output))
             os.replace(digest, _digest_file(library))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..toolkit.program.descriptors import Opcode
 from ..toolkit.program.engine import EngineConfig
 from ..toolkit.program.register_map import POINTERS
 from ..toolkit.program.registers import REPORT
 from .build import build_library
+from .counting import Counter, Counts, Memory
 
 __all__ = ["EngineLibrary", "SimulationError"]
 
@@ -32,8 +32,7 @@ class EngineLibrary:
         self._library = ctypes.CDLL(str(self.path))
         self._library.fastcar_run.restype = ctypes.c_int
         self._library.fastcar_run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_char_p, ctypes.c_size_t]
-        self._library.fastcar_count.restype = ctypes.c_int
-        self._library.fastcar_count.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_double] + [ctypes.c_void_p] * 3
+        self._counter = Counter(self._library)
 
     def run(self, program: np.ndarray, weights: np.ndarray, state: np.ndarray, control: np.ndarray) -> dict[str, int]:
         """Start the engine; the report's fields by name. ``state`` is written in place.
@@ -60,22 +59,9 @@ class EngineLibrary:
             raise SimulationError(message.value.decode(errors="replace"))
         return report
 
-    def count(
-        self, program: np.ndarray, control: np.ndarray, replays: np.ndarray, ddr_beats_per_cycle: float
-    ) -> tuple[dict[str, int], dict[str, float]]:
-        """What a start would count and, by the cycle model, take: the report, and cycles by opcode.
+    def count(self, program: np.ndarray, control: np.ndarray, replays: np.ndarray, beats_per_cycle: float) -> Counts:
+        """What a start would count and, by the cycle model, take. No buffer is read or written.
 
-        replays (steps, layers) uint32, bit r: row r replays. No buffer is read or written.
+        replays (steps, layers) uint32, bit r: row r replays; ``beats_per_cycle``: what the memory sustains.
         """
-        report = np.zeros(REPORT.length, np.uint32)
-        by_opcode = np.zeros(16, np.float64)
-        masks = np.ascontiguousarray(replays, np.uint32)
-        self._library.fastcar_count(
-            program.ctypes.data,
-            control.ctypes.data,
-            ddr_beats_per_cycle,
-            masks.ctypes.data,
-            report.ctypes.data,
-            by_opcode.ctypes.data,
-        )
-        return REPORT.unpack(report), {code.name: float(by_opcode[code]) for code in Opcode if by_opcode[code]}
+        return self._counter.count(program, control, replays, self.config, Memory(beats_per_cycle))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Memory", "Storage", "block_rams", "lut_ram", "mux", "ultra_rams"]
+__all__ = ["KINDS", "Memory", "Storage", "block_rams", "lut_ram", "mux", "ultra_rams"]
 
 RAMB36 = ((512, 72), (1024, 36), (2048, 18), (4096, 9), (8192, 4), (16384, 2), (32768, 1))
 """Depth and width of a block RAM of 36 Kb (UG573). 72 bits only with one port that reads and one that writes."""
@@ -20,6 +20,9 @@ URAM = (4096, 72)
 
 LUT_WORDS = 64
 """Banks of at most this many words go to LUT RAM: one slice of 8 LUTs holds 32 x 14 or 64 x 7 bits."""
+
+KINDS = ("lutram", "bram", "uram")
+"""What an array can be bound to, as Vitis HLS names it (UG1399, bind_storage)."""
 
 URAM_WORDS, URAM_BITS = 4096, 4096 * 64
 """A bank goes to UltraRAM from this depth and size on: below, more of the block would lie idle than is used."""
@@ -72,7 +75,8 @@ class Storage:
 class Memory:
     """``banks`` equal memories of ``depth`` words of ``width`` bits, each accessed on its own in a clock.
 
-    ``table``: has initial contents, and both ports read; UltraRAM cannot hold it.
+    ``table``: has initial contents, and both ports read; UltraRAM cannot hold it. ``variable``: of an array that may
+    be bound to another kind of memory than its depth suggests, its name in the engine's code.
     """
 
     name: str
@@ -80,17 +84,21 @@ class Memory:
     width: int
     banks: int = 1
     table: bool = False
+    variable: str = ""
 
     @property
     def bits(self) -> int:
         return self.depth * self.width * self.banks
 
-    def storage(self, ultraram: bool) -> Storage:
-        """Where it goes; ``ultraram``: whether the device has any."""
-        if self.depth <= LUT_WORDS:
+    def storage(self, ultraram: bool, kind: str = "") -> Storage:
+        """Where it goes; ``ultraram``: whether the device has any. ``kind``: one of ``KINDS`` that it is bound to."""
+        if not kind:
+            large = self.depth >= URAM_WORDS and self.depth * self.width >= URAM_BITS
+            kind = "uram" if ultraram and large and not self.table else "bram"
+            kind = "lutram" if self.depth <= LUT_WORDS else kind
+        if kind == "lutram":
             return Storage(lut=self.banks * lut_ram(self.depth, self.width))
-        large = self.depth >= URAM_WORDS and self.depth * self.width >= URAM_BITS
-        if ultraram and large and not self.table:
+        if kind == "uram":
             return Storage(uram=self.banks * ultra_rams(self.depth, self.width))
         return Storage(bram36=self.banks * block_rams(self.depth, self.width, dual=self.table))
 

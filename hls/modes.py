@@ -80,13 +80,11 @@ def _count(
     for control, replays in starts:
         flags = int(control["flags"]) & ~FLAG_REASSIGN | (FLAG_REASSIGN if mode == "replay+drs" else 0)
         masks = np.zeros_like(replays) if mode == "dense" else replays
-        report, by_operation = library.count(
-            program, CONTROL.pack(**{**control, "flags": flags}), masks, beats_per_cycle
-        )
-        if report["status"]:
-            raise ValueError(f"the engine refuses the start: status {report['status']}")
-        for name, value in merge_words(report).items():
+        counts = library.count(program, CONTROL.pack(**{**control, "flags": flags}), masks, beats_per_cycle)
+        if counts.report["status"]:
+            raise ValueError(f"the engine refuses the start: status {counts.report['status']}")
+        for name, value in merge_words(counts.report).items():
             totals[name] = totals.get(name, 0) + value
-        for name, value in by_operation.items():
-            cycles[name] = cycles.get(name, 0.0) + value
+        for code, operation in counts.operations.items():
+            cycles[code.name] = cycles.get(code.name, 0.0) + operation.cycles
     return ModeCounts(mode, totals, cycles, beats_per_cycle, library.config.groups)

@@ -7,7 +7,9 @@ assumption that the tool maps them so; LUTs are +-30 %. Flip-flops, two a LUT (U
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..boards.model import Board
 from ..toolkit.errors import UsageError
@@ -23,7 +25,9 @@ __all__ = [
     "budget",
     "check_fits",
     "estimate",
+    "estimate_on",
     "largest_groups",
+    "placement",
     "table",
     "total",
 ]
@@ -51,9 +55,44 @@ class KernelEstimate:
     lut: int
 
 
-def estimate(config: EngineConfig, *, ultraram: bool = True) -> list[KernelEstimate]:
-    """Every unit's share; ``ultraram``: whether the device has UltraRAM for the large memories."""
-    return [_estimate(unit, ultraram) for unit in units(config)]
+def estimate(
+    config: EngineConfig, *, ultraram: bool = True, bound: Mapping[str, str] = MappingProxyType({})
+) -> list[KernelEstimate]:
+    """Every unit's share; ``ultraram``: whether the device has UltraRAM for the large memories.
+
+    ``bound``: kind of memory by the variable that is bound to it, as ``placement`` finds it.
+    """
+    return [_estimate(unit, ultraram, bound) for unit in units(config)]
+
+
+def estimate_on(config: EngineConfig, board: Board) -> list[KernelEstimate]:
+    """Every unit's share on a board, its arrays bound so that they fit if they can."""
+    return estimate(config, ultraram=board.resources.uram > 0, bound=placement(config, board))
+
+
+def placement(config: EngineConfig, board: Board) -> dict[str, str]:
+    """Arrays to bind to another kind of memory, by variable, where the block RAMs would exceed the board's budget.
+
+    The array that frees most block RAMs for the least share of what is left of UltraRAMs or LUTs goes first. Empty
+    where nothing has to move, or where moving does not help.
+    """
+    usable = budget(board)
+    movable = [memory for unit in units(config) for memory in unit.memories if memory.variable]
+    bound: dict[str, str] = {}
+    while (used := total(estimate(config, ultraram=board.resources.uram > 0, bound=bound))).bram36 > usable.bram36:
+        moves = []
+        for memory in movable:
+            freed = memory.storage(board.resources.uram > 0, bound.get(memory.variable, "")).bram36
+            for kind, name in (("uram", "uram"), ("lutram", "lut")):
+                left = getattr(usable, name) - getattr(used, name)
+                needed = getattr(memory.storage(True, kind), name)
+                if freed and needed <= left:
+                    moves.append((needed / left / freed, memory.variable, kind))
+        if not moves:
+            return {}
+        _, variable, kind = min(moves)
+        bound[variable] = kind
+    return bound
 
 
 def total(kernels: list[KernelEstimate]) -> KernelEstimate:
@@ -77,7 +116,7 @@ def check_fits(config: EngineConfig, board: Board) -> None:
         fix = f"Set groups to {groups}, the most that fit."
     else:
         fix = "No number of groups fits: reduce rows, vector and the max_ dimensions."
-    used, usable = total(_estimates(config, board)), budget(board)
+    used, usable = total(estimate_on(config, board)), budget(board)
     found = ", ".join(f"{LABELS[name]} {_number(getattr(used, name))}" for name in over)
     expected = ", ".join(f"{LABELS[name]} {_number(getattr(usable, name))}" for name in over)
     lines = "\n".join(["", *aligned(table(config, board)), fix])
@@ -94,7 +133,7 @@ def largest_groups(config: EngineConfig, board: Board) -> int:
 
 def table(config: EngineConfig, board: Board) -> list[tuple[str, ...]]:
     """Rows of text: a heading, the units, their sum, the budget, the device. Estimates."""
-    kernels = _estimates(config, board)
+    kernels = estimate_on(config, board)
     device = KernelEstimate("device", *(getattr(board.resources, name) for name in RESOURCES))
     rows = [*kernels, total(kernels), budget(board), device]
     body = [(row.name, *(_number(getattr(row, name)) for name in RESOURCES)) for row in rows]
@@ -111,17 +150,14 @@ def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def _estimate(unit: Unit, ultraram: bool) -> KernelEstimate:
-    stored = sum((memory.storage(ultraram) for memory in unit.memories), Storage())
+def _estimate(unit: Unit, ultraram: bool, bound: Mapping[str, str]) -> KernelEstimate:
+    kinds = [(memory, bound.get(memory.variable, "") if memory.variable else "") for memory in unit.memories]
+    stored = sum((memory.storage(ultraram, kind) for memory, kind in kinds), Storage())
     return KernelEstimate(unit.name, unit.dsp, stored.bram36, stored.uram, math.ceil(unit.lut + stored.lut))
 
 
-def _estimates(config: EngineConfig, board: Board) -> list[KernelEstimate]:
-    return estimate(config, ultraram=board.resources.uram > 0)
-
-
 def _over(config: EngineConfig, board: Board) -> list[str]:
-    used, usable = total(_estimates(config, board)), budget(board)
+    used, usable = total(estimate_on(config, board)), budget(board)
     return [name for name in RESOURCES if getattr(used, name) > getattr(usable, name)]
 
 

@@ -45,6 +45,7 @@ CACHE_OUTSTANDING, CACHE_BURST = 16, 16  # the cache port's
 PROGRAM_OUTSTANDING, PROGRAM_BURST = 16, 16
 CACHE_FIFO, COMMAND_FIFO, OPERATION_FIFO = 512, 64, 16  # depths of ports.h and engine.h
 MAX_ROWS = 32  # width of the index register
+SCORES, WEIGHTS = "attention_.scores", "attention_.weights"  # variables of the executor
 GROUP_DSP = 16  # Y
 GROUP_LUT = 264 + 188 + 8  # Y: shift registers before the chains; adders behind them (4 x 18, 4 x 19, 2 x 20); control
 
@@ -161,8 +162,8 @@ def _attention(c: EngineConfig) -> Unit:
     lanes, waves = BLOCK + 1, _ceil(2 * c.max_group, c.groups)
     memories = (
         # Written: a pair of slots of each port and entry; read: the 16 slots of a block.
-        Memory("scores", blocks * _ceil(c.max_group, c.groups), 64, heads * PORTS * BLOCK // 2),
-        Memory("weights", blocks * waves, BEAT, entries * PORTS),
+        Memory("scores", blocks * _ceil(c.max_group, c.groups), 64, heads * PORTS * BLOCK // 2, variable=SCORES),
+        Memory("weights", blocks * waves, BEAT, entries * PORTS, variable=WEIGHTS),
         Memory("mixed", _ceil(c.max_head_dim // 2, pairs) * waves, 64, entries * PORTS * pairs),
         Memory("queries", _ceil(c.max_group, c.groups) * (c.max_head_dim // 16), BEAT, heads),
         Memory("exponentials", 1024, 16, _ceil(lanes, 2), table=True),
@@ -191,9 +192,9 @@ def _rows(c: EngineConfig) -> Unit:
     """Residual stream, wide rows and operands; embedding and replayed outputs, 8 values a clock; a beat to trace."""
     lanes = max(8, c.vector)
     memories = (
-        Memory("residual stream", c.rows * _ceil(c.max_hidden, lanes), 32 * lanes),
-        Memory("wide rows", c.rows * _ceil(c.max_wide, lanes), 32 * lanes),
-        Memory("operands", _ceil(c.max_inputs, 16), BEAT, c.rows),
+        Memory("residual stream", c.rows * _ceil(c.max_hidden, lanes), 32 * lanes, variable="x_"),
+        Memory("wide rows", c.rows * _ceil(c.max_wide, lanes), 32 * lanes, variable="wide_"),
+        Memory("operands", _ceil(c.max_inputs, 16), BEAT, c.rows, variable="x8_"),
     )
     # A: the words of two arrays' banks, the operand of a row, one of these, heads and scale; its addresses
     traced = BEAT * (mux(2 * lanes // 4) + mux(c.rows) + mux(4)) + 150

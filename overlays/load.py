@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from ..toolkit.config import Frozen
 from ..toolkit.errors import UsageError
 from ..toolkit.program.engine import EngineConfig
 
-__all__ = ["Engine", "engine_names", "load_engine"]
+__all__ = ["Engine", "engine_names", "engine_text", "load_engine"]
 
 FOLDER = Path(__file__).parent / "engines"
 EXAMPLE = "kv260.toml"
@@ -53,6 +54,13 @@ def load_engine(name_or_path: str | Path) -> Engine:
         engine = engine.model_copy(update={"board": str((path.parent / engine.board).resolve())})
     check_fits(engine.config, load_board(engine.board))
     return engine
+
+
+def engine_text(engine: Engine) -> str:
+    """The text of an engine file that ``load_engine`` reads."""
+    about = {"board": engine.board, **({"note": engine.note} if engine.note else {})}
+    fields = {**about, **engine.config.model_dump(exclude={"name"})}
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
 
 
 def _read(path: Path) -> Engine:

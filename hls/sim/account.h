@@ -21,8 +21,16 @@ struct Work {
     int64_t loop = 0;           // clocks of loops that use the groups
 };
 
+// What an engine works with; the program says what it works on.
+struct Parallelism {
+    int groups = GROUPS;  // of each port's column
+    int vector = VECTOR;  // values a clock of norms and quantization
+    int fifo_beats = WEIGHT_FIFO_BEATS;
+    int port_width = 1;   // beats a clock of one port; more: planned for hardware with wider ports
+};
+
 // Clocks of quant_linear's loop: the same walk of windows, without the data.
-inline int64_t linear_clocks(const LinearShape& shape, int count, int groups) {
+inline int64_t linear_clocks(const LinearShape& shape, int count, const Parallelism& engine) {
     LinearCursor filling = {0, 0};
     LinearCursor working = {0, 0};
     bool works = false;
@@ -30,8 +38,8 @@ inline int64_t linear_clocks(const LinearShape& shape, int count, int groups) {
     int64_t drain = 0;  // clocks of draining left
     while (filling.tile < shape.tiles() || works) {
         const bool fills = filling.tile < shape.tiles();
-        const int64_t fill = fills ? filling.fill_beats(shape) : 0;
-        const int64_t work = works ? (int64_t)ceil_div(count * shape.pairs(working.tile), groups) * shape.halves() : 0;
+        const int64_t fill = fills ? ceil_div(filling.fill_beats(shape), engine.port_width) : 0;
+        const int64_t work = works ? (int64_t)ceil_div(count * shape.pairs(working.tile), engine.groups) * shape.halves() : 0;
         const bool ends_tile = works && working.chunk == shape.chunks() - 1;
         int64_t slot = std::max<int64_t>({fill, work, 1});
         if (ends_tile) slot = std::max(slot, drain);
@@ -53,17 +61,17 @@ inline int64_t linear_busy(const LinearShape& shape, int computing) {
 }
 
 // Clocks of paired_products' loop, as it steps.
-inline int64_t paired_clocks(const int64_t most, int chunks, int count, int groups) {
+inline int64_t paired_clocks(const int64_t most, int chunks, int count, const Parallelism& engine) {
     if (most == 0) return 0;
-    const int64_t fill = 2 * chunks;
-    const int64_t work = (int64_t)ceil_div(count, groups) * chunks;
+    const int64_t fill = ceil_div(2 * chunks, engine.port_width);
+    const int64_t work = (int64_t)ceil_div(count, engine.groups) * chunks;
     return fill + (most - 1) * std::max(fill, work) + work;
 }
 
 class Accountant {
 public:
-    Accountant(const Model& model, const Control& control, const Timing& timing)
-        : model_(model), control_(control), timing_(timing), layout_(StateLayout::of(model, control)),
+    Accountant(const Model& model, const Control& control, const Timing& timing, const Parallelism& engine)
+        : model_(model), control_(control), timing_(timing), engine_(engine), layout_(StateLayout::of(model, control)),
           records_(StepRecords::of(model, control)) {}
 
     // take(Work) once, or for an attention once a row, head and pass. all, mlp: dealings of all rows, of the MLP's.
@@ -117,11 +125,11 @@ public:
     }
 
 private:
-    int64_t vectors(int64_t values) const { return (values + VECTOR - 1) / VECTOR; }
+    int64_t vectors(int64_t values) const { return (values + engine_.vector - 1) / engine_.vector; }
 
     // A loop over a row's maximum, and one that divides.
     int64_t quantize_clocks(int64_t values) const {
-        return vectors(values) + ceil_div((int)values, BEAT_BYTES) * (BEAT_BYTES / VECTOR) + 2 * timing_.loop_depth +
+        return vectors(values) + ceil_div((int)values, BEAT_BYTES) * (BEAT_BYTES / engine_.vector) + 2 * timing_.loop_depth +
                timing_.divide;
     }
 
@@ -134,7 +142,7 @@ private:
 
     void linear(const Operation& operation, const Dealing& dealing, int computing, Work& work) const {
         const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
-        work.loop = linear_clocks(shape, dealing.count, GROUPS);
+        work.loop = linear_clocks(shape, dealing.count, engine_);
         work.clocks = work.loop;
         work.after = timing_.loop_depth;
         work.busy = linear_busy(shape, computing);
@@ -161,7 +169,7 @@ private:
         work.clocks = word_beats(head_words(model_));
         work.reads = rows * ((earlier ? kv_heads * head_beats : 0) + 1 + (open ? blocks : 0));
         work.writes = rows * (kv_heads * head_beats + blocks);
-        const int64_t rotate = (heads + 2 * kv_heads) * head_beats * (BEAT_BYTES / VECTOR) + timing_.loop_depth;
+        const int64_t rotate = (heads + 2 * kv_heads) * head_beats * (BEAT_BYTES / engine_.vector) + timing_.loop_depth;
         const int64_t query = heads * head_beats + timing_.loop_depth;  // copied, or quantized before rotation
         const int64_t score = heads * head_beats + timing_.loop_depth;
         // the earlier keys arrive while the heads are rotated; the open blocks of V are read and rewritten
@@ -190,14 +198,14 @@ private:
                 scores.beats[port] = (int64_t)visible.blocks(port) * model_.head_dim;
             }
             scores.before = 2 * group * head_beats + 2 * group + 3 * timing_.loop_depth;
-            scores.loop = paired_clocks(most * (BLOCK_SLOTS / 2), head_beats, group, GROUPS);
+            scores.loop = paired_clocks(most * (BLOCK_SLOTS / 2), head_beats, group, engine_);
             scores.clocks = scores.loop;
             scores.busy = blocks * (BLOCK_SLOTS / 2) * head_beats * group;
             scores.after = 2 * timing_.loop_depth + group + group * blocks;
             take(scores);
             Work values = scores;
             values.before = 0;
-            values.loop = paired_clocks(most * (model_.head_dim / 2), 1, 2 * group, GROUPS);
+            values.loop = paired_clocks(most * (model_.head_dim / 2), 1, 2 * group, engine_);
             values.clocks = values.loop;
             values.busy = blocks * (model_.head_dim / 2) * 2 * group;
             values.after = 2 * timing_.loop_depth + group * vectors(model_.head_dim);
@@ -227,6 +235,7 @@ private:
     const Model& model_;
     const Control& control_;
     const Timing& timing_;
+    const Parallelism& engine_;
     StateLayout layout_;
     StepRecords records_;
 };

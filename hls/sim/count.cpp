@@ -1,6 +1,8 @@
 // The engine's schedule on counters only: the same sequencer, dealing and cursors, decisions given from outside.
 #include "count.h"
 
+#include <algorithm>
+
 #include "timeline.h"
 
 using namespace fastcar;
@@ -21,10 +23,11 @@ struct Totals {
 // Takes what the sequencer emits; the executor's part is accounted instead of run.
 class CountingCommands {
 public:
-    CountingCommands(const Model& model, const Control& control, const Timing& timing, const uint32_t* replays,
-                     double* by_opcode)
-        : model_(model), control_(control), timing_(timing), accountant_(model_, control_, timing_),
-          timeline_(timing_, WEIGHT_FIFO_BEATS), replays_(replays), by_opcode_(by_opcode) {
+    CountingCommands(const Model& model, const Control& control, const Timing& timing, const Parallelism& engine,
+                     const uint32_t* replays, OperationCounts* by_opcode)
+        : model_(model), control_(control), timing_(timing), engine_(engine),
+          accountant_(model_, control_, timing_, engine_), timeline_(timing_, engine_), replays_(replays),
+          by_opcode_(by_opcode) {
         all_ = deal(everyone(), control.rows, true);
         mlp_ = all_;
         totals.reads = ceil_div(model.layers, 2);  // thresholds
@@ -39,16 +42,23 @@ public:
     bool computes(int) { return !skips(mlp_); }
 
     void operation(const Operation& operation) {
-        const double before = timeline_.now();
-        accountant_.work(operation, all_, mlp_, [this](const Work& work) {
+        OperationCounts& counts = by_opcode_[operation.opcode];
+        counts.cycles -= timeline_.now();
+        counts.stalls -= timeline_.stalls();
+        accountant_.work(operation, all_, mlp_, [this, &counts](const Work& work) {
             timeline_.run(work);
+            for (int64_t beats : work.beats) counts.read_beats += (double)beats;
+            counts.cache_beats += (double)(work.reads + work.writes);
+            counts.busy += (double)work.busy;
+            counts.loop += (double)work.loop;
             totals.reads += work.reads;
             totals.writes += work.writes;
             totals.busy += work.busy;
             totals.loop += work.loop;
         });
         if (operation.opcode == HEADS) decide(operation);
-        by_opcode_[operation.opcode] += timeline_.now() - before;
+        counts.cycles += timeline_.now();
+        counts.stalls += timeline_.stalls();
     }
 
     const Timeline& timeline() const { return timeline_; }
@@ -68,18 +78,19 @@ private:
     Model model_;
     Control control_;
     Timing timing_;
+    Parallelism engine_;
     Accountant accountant_;
     Timeline timeline_;
     const uint32_t* replays_;
-    double* by_opcode_;
+    OperationCounts* by_opcode_;
     Dealing all_;
     Dealing mlp_;
 };
 
 }  // namespace
 
-int fastcar_count(const void* program, const void* control, double ddr_rate, const uint32_t* replays, void* report,
-                  double* by_opcode) {
+int fastcar_count(const void* program, const void* control, const CountSettings* settings, const uint32_t* replays,
+                  void* report, OperationCounts* by_opcode) {
     Control registers;
     std::memcpy(&registers, control, sizeof(Control));
     static Program loaded;
@@ -88,8 +99,13 @@ int fastcar_count(const void* program, const void* control, double ddr_rate, con
     result.status = load_program(static_cast<const beat_t*>(program), registers, loaded);
     if (result.status == DONE) {
         Timing timing;
-        timing.ddr_rate = ddr_rate;
-        CountingCommands commands(loaded.model, registers, timing, replays, by_opcode);
+        timing.ddr_rate = settings->ddr_rate;
+        const Parallelism engine = {settings->groups, settings->vector, settings->fifo_beats, settings->port_width};
+        const Node* end = std::remove_if(loaded.nodes, loaded.nodes + loaded.count, [settings](const Node& node) {
+            return (settings->omitted >> node.opcode & 1u) != 0;
+        });
+        loaded.count = (int)(end - loaded.nodes);
+        CountingCommands commands(loaded.model, registers, timing, engine, replays, by_opcode);
         sequence(loaded.model, loaded.nodes, loaded.count, registers, commands);
         const Totals& totals = commands.totals;
         const uint64_t cycles = (uint64_t)commands.timeline().now();

@@ -11,7 +11,7 @@ namespace fastcar {
 
 class Timeline {
 public:
-    Timeline(const Timing& timing, int fifo_beats) : timing_(timing), fifo_beats_(fifo_beats) {}
+    Timeline(const Timing& timing, const Parallelism& engine) : timing_(timing), engine_(engine) {}
 
     // The decision that gated fetches wait for is known now.
     void decide() { decided_ = now_; }
@@ -51,11 +51,11 @@ private:
         for (int64_t done = 0; done < most; done += CHUNK) {
             const int64_t beats = std::min(CHUNK, most - done);
             const double share = (double)beats / (double)most;
-            const double fetch = std::max((double)beats, share * (double)sum / timing_.ddr_rate);
+            const double fetch = std::max((double)beats / engine_.port_width, share * (double)sum / timing_.ddr_rate);
             requested_ += beats;
             // the chunk's last beat fits once the beat a FIFO's depth before it was used
-            while (!used_.empty() && used_.front().beats < requested_ - fifo_beats_) used_.pop_front();
-            const double room = requested_ > fifo_beats_ && !used_.empty() ? used_.front().time : 0.0;
+            while (!used_.empty() && used_.front().beats < requested_ - engine_.fifo_beats) used_.pop_front();
+            const double room = requested_ > engine_.fifo_beats && !used_.empty() ? used_.front().time : 0.0;
             fetched_ = std::max(fetched_, room) + fetch;
             const double ready = now_ + share * (double)clocks;  // beats are used as they arrive
             now_ = std::max(ready, fetched_);
@@ -65,7 +65,7 @@ private:
     }
 
     const Timing& timing_;
-    int64_t fifo_beats_;
+    const Parallelism& engine_;
     double now_ = 0;
     double fetched_ = 0;
     double decided_ = 0;

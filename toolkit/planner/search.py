@@ -1,0 +1,163 @@
+"""The engine for a model on a board: capacities of the model, and the parallelism that is fastest within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from ...boards import Board
+from ...hls.counting import Counter, Memory
+from ...hls.resources import RESOURCES, budget, estimate_on, total
+from ..errors import UsageError
+from ..program.engine import EngineConfig
+from ..program.memory import BEAT_BYTES, PORTS
+from .clip import Replay
+from .decisions import replay_masks
+from .passes import BACKBONE, PROJECTION, Pass
+from .step import Rows, StepCounter
+
+__all__ = ["Found", "engine_memory", "search_engine", "sized_engine"]
+
+GROUPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+VECTORS = (1, 2, 4, 8, 16)
+FIFOS = (512, 1024, 2048, 4096, 8192)
+CLOCKS = (1.0, 11 / 12, 5 / 6, 3 / 4, 2 / 3, 1 / 2)
+"""Of the board's clock: slower ones close timing more easily, and memory-bound engines lose nothing."""
+
+SAME = 1.01
+"""Times within this factor count as equal: the engine that takes least of its scarcest resource is better."""
+
+SAMPLED_LAYERS = 2  # layers are alike: a model of two ranks the engines
+
+
+@dataclass(frozen=True)
+class Found:
+    """``tried``: engines within the budget that were counted; ``refused``: those beyond it."""
+
+    engine: EngineConfig
+    tried: int
+    refused: int
+
+
+def engine_memory(board: Board, clock_mhz: float) -> Memory:
+    """What the board's memory and ports give an engine at this clock, four columns of them."""
+    width = max(1, int(board.ports.bytes_per_cycle / BEAT_BYTES) // PORTS)
+    return Memory(board.sustained_beats_per_cycle(clock_mhz), width)
+
+
+def sized_engine(name: str, passes: tuple[Pass, ...], rows: int, clock_mhz: float) -> EngineConfig:
+    """The smallest capacities that hold the passes, and the least parallelism. UsageError if the formats do not."""
+    whole = [one for one in passes if one.name != PROJECTION]  # a lone linear layer needs no capacity but its widths
+    wide = max(one.config.hidden for one in passes)
+
+    def most(values: Iterator[int], multiple: int = 1) -> int:
+        return -(-max(values) // multiple) * multiple
+
+    return EngineConfig(
+        name=name,
+        groups=1,
+        vector=1,
+        rows=rows,
+        max_layers=most(one.config.layers for one in whole),
+        max_hidden=-(-wide // 32) * 32,
+        max_mlp=most((one.config.mlp for one in whole), 32),
+        max_heads=most(one.config.heads for one in whole),
+        max_kv_heads=most(one.config.kv_heads for one in whole),
+        max_group=most(one.config.group for one in whole),
+        max_head_dim=most((one.config.head_dim for one in whole), 16),
+        max_slots=most((one.layout.positions for one in whole), 64),
+        max_codes=most((one.layout.codes for one in whole), 8),
+        weight_fifo_beats=FIFOS[0],
+        clock_mhz=clock_mhz,
+    )
+
+
+def search_engine(
+    board: Board,
+    passes: tuple[Pass, ...],
+    rows: Rows,
+    replay: Replay | None,
+    counter: Counter,
+    base: EngineConfig,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Found:
+    """The fastest engine of ``base``'s capacities within the board's budget; UsageError if none is.
+
+    Groups and vector first, with the clock at its highest, then FIFOs and clock of the best of them.
+    """
+    ranked = _Ranking(board, passes, rows, replay, counter)
+    shapes = [base.model_copy(update={"groups": g, "vector": v}) for g, v in product(GROUPS, VECTORS)]
+    affordable = [one for one in shapes if ranked.fits(one)]
+    if not affordable:
+        raise UsageError(f"{base.name} on {board.name}", *_too_large(shapes[0], board))
+    for done, one in enumerate(affordable):
+        ranked.time(one)
+        advance(done + 1, len(affordable) + 2)
+    best = ranked.best(affordable)
+    fifos = [one for one in (best.model_copy(update={"weight_fifo_beats": f}) for f in FIFOS) if ranked.fits(one)]
+    best = ranked.best(fifos)
+    advance(len(affordable) + 1, len(affordable) + 2)
+    clocks = [best.model_copy(update={"clock_mhz": round(best.clock_mhz * share)}) for share in CLOCKS]
+    fastest = min(map(ranked.time, clocks))
+    best = min((one for one in clocks if ranked.time(one) <= SAME * fastest), key=lambda one: one.clock_mhz)
+    advance(len(affordable) + 2, len(affordable) + 2)
+    return Found(best, len(ranked.times), len(shapes) - len(affordable))
+
+
+class _Ranking:
+    def __init__(
+        self, board: Board, passes: tuple[Pass, ...], rows: Rows, replay: Replay | None, counter: Counter
+    ) -> None:
+        self._board, self._rows, self._counter = board, rows, counter
+        self._usable = budget(board)
+        self.times: dict[EngineConfig, float] = {}
+        self._passes = tuple(_shortened(one) if one.name == BACKBONE else one for one in passes)
+        self._position = passes[0].layout.positions // 2
+        layers = self._passes[0].config.layers
+        dense = np.zeros((1, layers), np.uint32)
+        self._masks = [dense]
+        if replay:
+            self._masks.append(replay_masks(8, layers, rows.rows, replay.ratio, replay.policy))
+
+    def fits(self, engine: EngineConfig) -> bool:
+        return self._share(engine) <= 1
+
+    def time(self, engine: EngineConfig) -> float:
+        """Seconds of a dense and a replaying step of the shortened model."""
+        if engine not in self.times:
+            memory = engine_memory(self._board, engine.clock_mhz)
+            step = StepCounter(self._counter, self._passes, self._rows, engine, memory)
+            counts = [step.counts(self._position, masks, True) for masks in self._masks]
+            cycles = sum(operation.cycles for one in counts for operation in one.values())
+            self.times[engine] = cycles / engine.clock_mhz / 1e6
+        return self.times[engine]
+
+    def best(self, engines: list[EngineConfig]) -> EngineConfig:
+        fastest = min(map(self.time, engines))
+        return min((one for one in engines if self.time(one) <= SAME * fastest), key=self._share)
+
+    def _share(self, engine: EngineConfig) -> float:
+        """Of the budget of the scarcest resource."""
+        used = total(estimate_on(engine, self._board))
+        shares = []
+        for name in RESOURCES:
+            have, need = getattr(self._usable, name), getattr(used, name)
+            shares.append(need / have if have else float(need > 0) * 2)
+        return max(shares)
+
+
+def _shortened(one: Pass) -> Pass:
+    layers = min(SAMPLED_LAYERS, one.config.layers)
+    return Pass(one.name, one.config.model_copy(update={"layers": layers}), one.layout, one.int4, one.omitted)
+
+
+def _too_large(engine: EngineConfig, board: Board) -> tuple[str, str, str]:
+    used, usable = total(estimate_on(engine, board)), budget(board)
+    over = [name for name in RESOURCES if getattr(used, name) > getattr(usable, name)]
+    found = ", ".join(f"{name} {getattr(used, name):,g}" for name in over)
+    expected = ", ".join(f"{name} {getattr(usable, name):,g}" for name in over)
+    fix = "Fewer rows, frames or codes need less; or take a larger board."
+    return f"the least engine for it takes {found} (estimated)", f"at most {expected}", fix

@@ -1,0 +1,144 @@
+"""Shapes of models to plan for: built-in ones, or those of a checkpoint or a bundle; no weights are read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from ..bundle.manifest import Manifest
+from ..config import BackboneConfig, FrameLayout, Frozen
+from ..errors import CheckpointError, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["DepthTransformer", "ModelShape", "Projection", "load_shape", "shape_names"]
+
+FOLDER = Path(__file__).parent / "shapes"
+CAR = "car"  # its shape is that of the checkpoint that comes with the project
+MANIFEST, CHECKPOINT = "manifest.json", "config.json"
+Positive = Annotated[int, Field(gt=0)]
+
+
+class DepthTransformer(Frozen):
+    """Makes the residual codes of a position one after the other: one pass over all its weights a code.
+
+    ``mlp``: outputs of the first of the two matrices of its GELU MLP.
+    """
+
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    mlp: Positive
+    codes: Positive
+    codes_per_position: Positive
+
+
+class Projection(Frozen):
+    """A linear layer outside of the transformers, ``times`` a position."""
+
+    inputs: Positive
+    outputs: Positive
+    times: Positive = 1
+
+
+class ModelShape(Frozen):
+    """What is computed for a position. ``guided``: two rows a clip. ``source``: where the numbers come from.
+
+    With a ``depth`` transformer the backbone has no head of its own.
+    """
+
+    name: str
+    title: str = ""
+    source: str = ""
+    note: str = ""
+    backbone: BackboneConfig
+    frame_layout: FrameLayout
+    guided: bool = True
+    depth: DepthTransformer | None = None
+    projections: tuple[Projection, ...] = ()
+    recipe: str | None = None  # a bundle's
+
+
+def shape_names() -> tuple[str, ...]:
+    """The built-in shapes, in alphabetical order."""
+    return tuple(sorted([CAR, *(file.stem for file in FOLDER.glob("*.toml"))]))
+
+
+def load_shape(model: str | Path) -> ModelShape:
+    """A built-in shape by name, a bundle or checkpoint folder, or the path of a ``.toml`` like the built-in ones.
+
+    UsageError, BundleError or CheckpointError if it is none of them.
+    """
+    name = str(model)
+    if name.lower() in shape_names():
+        return _built_in(name.lower())
+    path = Path(model)
+    if name.endswith(".toml"):
+        return _read(path)
+    if (path / MANIFEST).exists():
+        return _of_bundle(path)
+    if (path / CHECKPOINT).exists():
+        return _of_checkpoint(path / CHECKPOINT, path.name)
+    found = "a folder without manifest.json or config.json" if path.is_dir() else "not known, and no such folder"
+    expected = f"one of {', '.join(shape_names())}, a bundle, a checkpoint folder, or a shape file ending in .toml"
+    raise UsageError("model", f"{name!r} is {found}", expected, "Correct the name or the path.")
+
+
+def _built_in(name: str) -> ModelShape:
+    if name == CAR:
+        config = Path(str(files("fastcar.export.car").joinpath("checkpoint"))) / CHECKPOINT
+        return _of_checkpoint(config, CAR)
+    return _read(FOLDER / f"{name}.toml")
+
+
+def _read(path: Path) -> ModelShape:
+    try:
+        return ModelShape.model_validate({"name": path.stem, **tomllib.loads(path.read_text("utf-8"))})
+    except OSError as error:
+        fix = f"Correct the path, or use one of {', '.join(shape_names())}."
+        raise UsageError(path, f"cannot be read ({error.strerror})", "a shape file", fix) from error
+    except ValidationError as error:
+        raise UsageError(path, _first(error), "keys as in llama-1.1b.toml", "Correct the file.") from error
+    except (ValueError, RecursionError) as error:  # not TOML, not text
+        raise UsageError(path, f"is not TOML: {error}", "keys as in llama-1.1b.toml", "Correct the file.") from error
+
+
+def _of_bundle(folder: Path) -> ModelShape:
+    manifest = Manifest.read(folder / MANIFEST)
+    return ModelShape(
+        name=manifest.name,
+        title=f"bundle {folder}",
+        backbone=manifest.config,
+        frame_layout=manifest.frame_layout,
+        guided=manifest.sampling.guided,
+        recipe=manifest.recipe.get("name"),
+    )
+
+
+def _of_checkpoint(path: Path, name: str) -> ModelShape:
+    """Of the project's own format; only its description is read."""
+    expected, fix = "backbone and frame_layout, as in the project's own checkpoints", "Is it the right folder?"
+    try:
+        declared: Any = json.loads(path.read_text("utf-8"))
+        parts = {key: declared[key] for key in ("backbone", "frame_layout")}
+        return ModelShape.model_validate({"name": name, "title": f"checkpoint {name}", **parts})
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read ({error.strerror})", expected, fix) from error
+    except ValidationError as error:
+        raise CheckpointError(path, _first(error), expected, fix) from error
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise CheckpointError(path, f"does not describe a model ({error!r})", expected, fix) from error
+
+
+def _first(error: ValidationError) -> str:
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"]))
+    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
