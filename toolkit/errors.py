@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["BundleError", "CheckpointError", "DeviceError", "FastCarError", "OutputError", "OverlayError", "UsageError"]
+__all__ = [
+    "BundleError",
+    "CheckpointError",
+    "DeviceError",
+    "FastCarError",
+    "FitError",
+    "OutputError",
+    "OverlayError",
+    "UsageError",
+]
 
 
 class FastCarError(Exception):
@@ -20,6 +29,14 @@ class FastCarError(Exception):
 
 class UsageError(FastCarError):
     """An option or argument holds a value that cannot be used."""
+
+
+class FitError(UsageError):
+    """Something does not fit a board; ``dump``: the sum, a line each."""
+
+    def __init__(self, subject: object, found: str, expected: str, fix: str, dump: str) -> None:
+        super().__init__(subject, found, expected, fix)
+        self.dump = dump
 
 
 class CheckpointError(FastCarError):

@@ -3,6 +3,9 @@
 #ifndef FASTCAR_ACCOUNT_H
 #define FASTCAR_ACCOUNT_H
 
+#include <map>
+#include <tuple>
+
 #include "../include/fastcar/engine.h"
 #include "timing.h"
 
@@ -140,9 +143,17 @@ private:
         work.after = timing_.loop_depth + count * row;
     }
 
+    // Layers are alike, and so are steps.
+    int64_t clocks_of(const LinearShape& shape, int count) const {
+        const auto key = std::make_tuple(shape.inputs, shape.outputs, shape.int4, count);
+        const auto known = clocks_.find(key);
+        if (known != clocks_.end()) return known->second;
+        return clocks_[key] = linear_clocks(shape, count, engine_);
+    }
+
     void linear(const Operation& operation, const Dealing& dealing, int computing, Work& work) const {
         const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
-        work.loop = linear_clocks(shape, dealing.count, engine_);
+        work.loop = clocks_of(shape, dealing.count);
         work.clocks = work.loop;
         work.after = timing_.loop_depth;
         work.busy = linear_busy(shape, computing);
@@ -238,6 +249,7 @@ private:
     const Parallelism& engine_;
     StateLayout layout_;
     StepRecords records_;
+    mutable std::map<std::tuple<int, int, bool, int>, int64_t> clocks_;
 };
 
 }  // namespace fastcar

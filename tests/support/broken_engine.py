@@ -50,7 +50,7 @@ def build_mutants(folder: Path, config: EngineConfig, changes: Sequence[tuple[st
     write_headers(folder / "generated", config)
     library = folder / "mutant.so"
     include = [flag.replace(str(build.HERE), str(source)) for flag in build.include_flags(folder / "generated")]
-    sources = [str(source / name) for name in build.SOURCES]
+    sources = [str(source / name) for name in build.ENGINE]
     build.compile_with(
         [*build.FLAGS, "-O1", "-w", "-fPIC", "-shared", *include, *sources, "-o", str(library), "-pthread"]
     )
@@ -61,7 +61,7 @@ def build_with_blackbox(folder: Path, config: EngineConfig) -> Path:
     """The library whose kernels call the function of the RTL blackbox, as synthesis does."""
     write_headers(folder / "generated", config)
     library = folder / "blackbox.so"
-    sources = [str(build.HERE / name) for name in (*build.SOURCES, "rtl/processing_group.cpp")]
+    sources = [str(build.HERE / name) for name in (*build.ENGINE, "rtl/processing_group.cpp")]
     flags = [*build.FLAGS, "-O2", "-w", "-fPIC", "-shared", "-DFASTCAR_RTL_BLACKBOX"]
     build.compile_with([*flags, *build.include_flags(folder / "generated"), *sources, "-o", str(library), "-pthread"])
     return library

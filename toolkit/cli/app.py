@@ -20,6 +20,7 @@ COMMANDS = {
     "export": "Quantize a checkpoint, lower it to ONNX and write a bundle.",
     "generate": "Generate a video from a bundle, with replay or dense.",
     "csim": "Generate through the overlay's C++, compare with onnxruntime, count beats and cycles.",
+    "plan": "Estimate a model on a board: does it fit, how fast, what limits it.",
     "boards": "List the boards, and which of them a bundle runs on.",
     "doctor": "Look for what is missing or wrong on this computer or board, and how to mend it.",
     "inspect": "Show what is in a bundle and verify it.",

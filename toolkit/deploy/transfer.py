@@ -40,9 +40,7 @@ def reuse(remote: Remote, folder: str, release: Release, room: Room) -> None:
     if room.base is None:
         return
     pairs = [
-        f"{room.base_files[file.sha256]}\n{file.name}\n"
-        for file in release.files
-        if file.sha256 in room.base_files
+        f"{room.base_files[file.sha256]}\n{file.name}\n" for file in release.files if file.sha256 in room.base_files
     ]
     reply = remote.run(script("stage.sh"), folder, room.base, release.id, stdin="".join(pairs))
     _expect_done(remote, folder, reply)

@@ -16,9 +16,7 @@ def guided_logits(conditional: np.ndarray, unconditional: np.ndarray, guidance: 
     return unconditional + np.float32(guidance) * (conditional - unconditional)
 
 
-def sample(
-    logits: np.ndarray, uniform: np.ndarray, inverse_temperature: float, top_k: int, top_p: int
-) -> np.ndarray:
+def sample(logits: np.ndarray, uniform: np.ndarray, inverse_temperature: float, top_k: int, top_p: int) -> np.ndarray:
     """One code a clip, (clips,) int64.
 
     logits (clips, codes) float32; uniform (clips,) integers below 2^24; top_p in 1..65536, units of 2^-16.

@@ -63,9 +63,10 @@ def clip_counts(
     rows: int,
     replay: Replay | None,
     advance: Callable[[int, int], None] = lambda done, total: None,
+    modes: tuple[str, ...] = MODES,
 ) -> dict[str, ClipCounts]:
     """By mode; without ``replay`` dense only. ``advance(done, total)`` is called as frames are counted."""
-    modes = MODES if replay else MODES[:1]
+    modes = modes if replay else MODES[:1]
     sampled = sorted({round(f) for f in np.linspace(0, layout.frames - 1, min(layout.frames, SAMPLED_FRAMES))})
     steps = min(SAMPLED_STEPS, layout.tokens_per_frame)
     prompt = counter.counts(layout.prompt_length // 2, np.zeros((1, layers), np.uint32), True)
@@ -73,7 +74,7 @@ def clip_counts(
     found: dict[str, list[StepCounts]] = {mode: [] for mode in modes}
     for done, frame in enumerate(sampled):
         position = layout.frame_start(frame) + (layout.tokens_per_frame - steps) // 2
-        dense = counter.counts(position, np.zeros((steps, layers), np.uint32), False)
+        dense = counter.counts(position + steps // 2, np.zeros((1, layers), np.uint32), False)
         for mode in modes:
             if mode == "dense" or frame == 0 or replay is None:  # the first frame never replays
                 found[mode].append(dense)

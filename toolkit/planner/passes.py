@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..program.descriptors import Opcode
 from .shapes import DepthTransformer, ModelShape, Projection
 
-__all__ = ["BACKBONE", "RECIPES", "Pass", "int4_layers", "passes"]
+__all__ = ["BACKBONE", "LINEARS", "PROJECTION", "RECIPES", "Pass", "int4_layers", "passes", "projection_pass"]
 
 BACKBONE, DEPTH, PROJECTION = "backbone", "depth transformer", "projections"
 ENDING = frozenset({Opcode.LINEAR_LOGITS, Opcode.SAMPLE})
@@ -73,7 +73,7 @@ def passes(shape: ModelShape, int4: dict[str, bool]) -> tuple[Pass, ...]:
     every = [backbone]
     if shape.depth is not None:
         every.append(_depth(shape.depth, int4))
-    every += [_projection(projection, int4) for projection in shape.projections]
+    every += [projection_pass(projection, int4) for projection in shape.projections]
     for one in every:
         ANY_ENGINE.check(one.config, one.layout)
     return tuple(every)
@@ -94,7 +94,7 @@ def _depth(depth: DepthTransformer, int4: dict[str, bool]) -> Pass:
     return Pass(DEPTH, config, layout, int4, frozenset({Opcode.EMBED}), steps=depth.codes_per_position, first=0)
 
 
-def _projection(projection: Projection, int4: dict[str, bool]) -> Pass:
+def projection_pass(projection: Projection, int4: dict[str, bool]) -> Pass:
     """One linear layer, of the recipe's weights, in the place of a head."""
     config = BackboneConfig(
         hidden=projection.inputs, layers=1, heads=1, kv_heads=1, head_dim=16, mlp=32, vocab=projection.outputs

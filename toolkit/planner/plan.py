@@ -12,7 +12,7 @@ from ...hls.counting import Counter, Memory, counter_of_any_engine
 from ...hls.resources import estimate_on, total
 from ...overlays.load import Engine, load_engine
 from ..board.fit import engines_for
-from ..errors import UsageError
+from ..errors import FitError, UsageError
 from ..program.engine import EngineConfig
 from ..settings import FULL_ATTENTION, AttentionSettings
 from .clip import ClipCounts, Replay, clip_counts
@@ -87,7 +87,7 @@ class Plan:
 
 
 def plan_model(request: Request, advance: Advance = lambda stage, done, total: None) -> Plan:
-    """UsageError, with the sum spelled out and the nearest that fits, if the model does not fit the board."""
+    """FitError, with the sum spelled out and the nearest that fits, if the model does not fit the board."""
     board = load_board(request.board)
     rows = rows_of(request.shape, request.rows)
     parts = passes(request.shape, int4_layers(request.recipe))
@@ -116,18 +116,18 @@ def rows_of(shape: ModelShape, rows: int | None) -> Rows:
 
 
 def check_memory(request: Request, board: Board, parts: tuple[Pass, ...], need: MemoryNeed) -> None:
-    """UsageError with the sum and the nearest that fits."""
+    """FitError with the sum and the nearest that fits."""
     most, why = largest(board)
     if need.total <= most:
         return
     lines = [f"  {size / MIB:>9,.0f} MiB  {name}" for name, size in need.parts()]
     lines.append(f"  {need.total / MIB:>9,.0f} MiB  in all")
     lines.append(f"  {most / MIB:>9,.0f} MiB  {board.name}: {why}")
-    lines.append("Nearest that fits:")
-    lines += [f"  {text}" for text in nearest(request.shape, request.recipe, request.rows, board)]
+    fits = nearest(request.shape, request.recipe, request.rows, board)
+    lines += ["What fits, the smallest change first:", *(f"  {text}" for text in fits)]
     found = f"{need.total / MIB:,.0f} MiB for a clip in {request.recipe}"
-    subject = f"{request.shape.name} on {board.name}"
-    raise UsageError(subject, found, f"at most {most / MIB:,.0f} MiB", "\n".join(["", *lines]))
+    subject, fix = f"{request.shape.name} on {board.name}", f"Nearest that fits: {fits[0]}."
+    raise FitError(subject, found, f"at most {most / MIB:,.0f} MiB", fix, "\n".join(lines))
 
 
 def _engine(

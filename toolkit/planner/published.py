@@ -1,0 +1,117 @@
+"""Published decode accelerators, planned with what each publication states, beside what it measured.
+
+A design is counted by the schedule of this project's engine, with parallelism to spare, at the clock and the share of
+the memory's rate that the publication states; where it states none, at 85 %. Weights of other than 4 or 8 bits are
+counted as 8 and scaled.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...hls.counting import ANY_ENGINE, Counter, Memory
+from ..config import BackboneConfig, FrameLayout, Frozen
+from ..program.descriptors import Opcode
+from ..program.memory import BEAT_BYTES
+from .passes import BACKBONE, LINEARS, Pass, projection_pass
+from .shapes import Projection
+from .step import Rows, StepCounter
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["CLOSE", "Comparison", "Design", "compare", "published_designs"]
+
+FILE = Path(__file__).with_name("published.toml")
+CLOSE = 0.15  # relative error that counts as reproduced
+SUSTAINED = 0.85  # of the peak, where a publication does not say
+WIDEST_HEAD = 32_064  # outputs counted at once
+SPARE = {"groups": 16, "vector": 16, "weight_fifo_beats": 8192}  # so that nothing but the memory limits
+
+
+class Design(Frozen):
+    """One row of ``published.toml``."""
+
+    work: str
+    board: str
+    model_name: str
+    model: tuple[int, int, int, int, int, int, int]
+    gated: bool = True
+    weight_bits: float
+    context: int
+    clock_mhz: float
+    peak_gb_s: float
+    bandwidth_use: float
+    port_width: int = 1
+    tokens_per_second: float
+    watts: float | None = None
+    lut: int | None = None
+    must: bool = False
+    note: str = ""
+
+    @property
+    def counted_bits(self) -> int:
+        """Weights are counted with 4 or 8 bits."""
+        return 4 if self.weight_bits == 4 else 8
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Predicted beside published; ``use`` of the peak bandwidth that was planned with, ``stated`` or assumed."""
+
+    design: Design
+    predicted: float
+    bytes_per_token: float
+    use: float
+    stated: bool
+
+    @property
+    def error(self) -> float:
+        """Relative to the published figure."""
+        return self.predicted / self.design.tokens_per_second - 1
+
+    @property
+    def reproduced(self) -> bool:
+        return abs(self.error) <= CLOSE
+
+
+def published_designs() -> tuple[Design, ...]:
+    return tuple(Design.model_validate(entry) for entry in tomllib.loads(FILE.read_text("utf-8"))["design"])
+
+
+def compare(design: Design, counter: Counter) -> Comparison:
+    """One row a step: these publications decode one text."""
+    use = design.bandwidth_use or SUSTAINED
+    rate = design.peak_gb_s * use * 1e3 / design.clock_mhz / BEAT_BYTES
+    rate *= design.counted_bits / design.weight_bits  # fewer bits are as many more of those counted
+    engine = ANY_ENGINE.model_copy(update={**SPARE, "clock_mhz": design.clock_mhz})
+    memory = Memory(rate, max(design.port_width, round(rate / 4 + 0.5)))
+    step = StepCounter(counter, _passes(design), Rows(1, 1), engine, memory)
+    layers = design.model[0]
+    counts = step.counts(design.context, np.zeros((1, layers), np.uint32), True)
+    cycles = sum(operation.cycles for operation in counts.values())
+    moved = BEAT_BYTES * sum(operation.beats for operation in counts.values())
+    scaled = moved * design.weight_bits / design.counted_bits
+    return Comparison(design, design.clock_mhz * 1e6 / cycles, scaled, use, design.bandwidth_use > 0)
+
+
+def _passes(design: Design) -> tuple[Pass, ...]:
+    """No decision, no sampling of codes: the head in parts the formats can hold."""
+    layers, hidden, heads, kv_heads, head_dim, mlp, outputs = design.model
+    width = mlp if design.gated else round(mlp * 2 / 3 / 8) * 8  # as many weights
+    config = BackboneConfig(
+        hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mlp=width, vocab=8
+    )
+    positions = -(-(design.context + 2) // 64) * 64
+    layout = FrameLayout(prompt_length=1, frames=1, grid=(1, positions - 1), code_offset=0, codes=8)
+    int4 = dict.fromkeys(LINEARS, design.counted_bits == 4)
+    omitted = frozenset({Opcode.LINEAR_LOGITS, Opcode.SAMPLE})
+    parts = -(-outputs // WIDEST_HEAD)
+    head = Projection(inputs=hidden, outputs=-(-outputs // parts), times=parts)
+    return Pass(BACKBONE, config, layout, int4, omitted), projection_pass(head, int4)
