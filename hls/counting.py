@@ -16,7 +16,7 @@ from ..toolkit.program.engine import EngineConfig
 from ..toolkit.program.registers import REPORT
 from .build import COUNTING, build_library
 
-__all__ = ["ANY_ENGINE", "Counter", "Counts", "Memory", "OperationCounts", "counter_of_any_engine"]
+__all__ = ["ANY_ENGINE", "Counter", "Counts", "EngineCounter", "Memory", "OperationCounts", "counter_of_any_engine"]
 
 OPCODES = 16  # places of the array by opcode
 
@@ -113,6 +113,18 @@ class Counter:
         self._count(*pointers, *(array.ctypes.data for array in arrays))
         occurred = {code: OperationCounts(*map(float, by_opcode[code])) for code in Opcode if by_opcode[code].any()}
         return Counts(REPORT.unpack(report), occurred)
+
+
+class EngineCounter:
+    """Stands for an engine's library where only counts are wanted; its programs are those of ``ANY_ENGINE``."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self._counter = counter_of_any_engine()
+
+    def count(self, program: np.ndarray, control: np.ndarray, replays: np.ndarray, beats_per_cycle: float) -> Counts:
+        """As ``EngineLibrary.count``."""
+        return self._counter.count(program, control, replays, self.config, Memory(beats_per_cycle))
 
 
 def counter_of_any_engine() -> Counter:

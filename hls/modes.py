@@ -9,6 +9,7 @@ import numpy as np
 
 from ..toolkit.program.memory import BEAT_BYTES, PORTS
 from ..toolkit.program.registers import CONTROL, FLAG_REASSIGN, merge_words
+from .counting import EngineCounter
 from .library import EngineLibrary
 
 __all__ = ["MODES", "ModeCounts", "count_modes"]
@@ -59,7 +60,7 @@ class ModeCounts:
 
 
 def count_modes(
-    library: EngineLibrary,
+    library: EngineLibrary | EngineCounter,
     program: np.ndarray,
     starts: Sequence[tuple[dict[str, float], np.ndarray]],
     beats_per_cycle: float,
@@ -69,7 +70,7 @@ def count_modes(
 
 
 def _count(
-    library: EngineLibrary,
+    library: EngineLibrary | EngineCounter,
     program: np.ndarray,
     starts: Sequence[tuple[dict[str, float], np.ndarray]],
     beats_per_cycle: float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shapes import SUSTAINED, count, decisions
 
-from fastcar.hls.library import EngineLibrary
+from fastcar.hls.counting import EngineCounter
 from fastcar.overlays import load_engine
 
 POSITION = 1000
@@ -19,7 +19,7 @@ CASES = {  # engine, rows, replay ratio, whether the rows decide together
 def test_table(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, rows, ratio, together = CASES[case]
     engine = load_engine(name).config
-    modes = count(EngineLibrary(engine), rows, POSITION, decisions(rows, ratio, together))
+    modes = count(EngineCounter(engine), rows, POSITION, decisions(rows, ratio, together))
     lines = [f"\n{case}: engine {name}, int4, position {POSITION}; estimated, not measured"]
     for mode in modes.values():
         lines.append(

@@ -7,20 +7,20 @@ import pytest
 from shapes import INT4, SHAPE, SUSTAINED, count, decisions
 
 from fastcar.export.overlay.weights import LinearPlan
-from fastcar.hls.library import EngineLibrary
+from fastcar.hls.counting import EngineCounter
 from fastcar.overlays import load_engine
 
 POSITION = 1000
 
 
 @pytest.fixture(scope="module")
-def two_rows() -> EngineLibrary:
-    return EngineLibrary(load_engine("zcu106").config)
+def two_rows() -> EngineCounter:
+    return EngineCounter(load_engine("zcu106").config)
 
 
 @pytest.fixture(scope="module")
-def ten_rows() -> EngineLibrary:
-    return EngineLibrary(load_engine("zcu102-batch").config)
+def ten_rows() -> EngineCounter:
+    return EngineCounter(load_engine("zcu102-batch").config)
 
 
 def bytes_of_weights() -> int:
@@ -31,7 +31,7 @@ def bytes_of_weights() -> int:
     return sum(inputs * outputs * 17 // 32 + 4 * outputs for inputs, outputs in shapes)
 
 
-def test_dense_takes_what_the_memory_sustains(two_rows: EngineLibrary) -> None:
+def test_dense_takes_what_the_memory_sustains(two_rows: EngineCounter) -> None:
     dense = count(two_rows, 2, POSITION, decisions(2, 0.0, together=True))["dense"]
     assert dense.memory_use >= 0.97
     weights = 16 * sum(dense.counters[f"weight_beats{port}"] for port in range(4)) / dense.steps
@@ -42,7 +42,7 @@ def test_dense_takes_what_the_memory_sustains(two_rows: EngineLibrary) -> None:
     )
 
 
-def test_replay_with_drs_takes_little_more_than_its_bytes(two_rows: EngineLibrary) -> None:
+def test_replay_with_drs_takes_little_more_than_its_bytes(two_rows: EngineCounter) -> None:
     modes = count(two_rows, 2, POSITION, decisions(2, 0.87, together=True))
     drs, fixed, dense = modes["replay+drs"], modes["replay"], modes["dense"]
     assert drs.cycles_per_step <= 1.05 * drs.beats / drs.steps / SUSTAINED
@@ -50,7 +50,7 @@ def test_replay_with_drs_takes_little_more_than_its_bytes(two_rows: EngineLibrar
     assert fixed.bytes_per_step == pytest.approx(dense.bytes_per_step, rel=0.01)
 
 
-def test_dealing_keeps_the_groups_busy(ten_rows: EngineLibrary) -> None:
+def test_dealing_keeps_the_groups_busy(ten_rows: EngineCounter) -> None:
     modes = count(ten_rows, 10, POSITION, decisions(10, 0.5, together=False))
     with_drs, without = modes["replay+drs"], modes["replay"]
     assert with_drs.group_utilisation >= 1.5 * without.group_utilisation
@@ -58,7 +58,7 @@ def test_dealing_keeps_the_groups_busy(ten_rows: EngineLibrary) -> None:
     assert with_drs.group_utilisation > 0.95
 
 
-def test_time_grows_with_what_is_asked(two_rows: EngineLibrary) -> None:
+def test_time_grows_with_what_is_asked(two_rows: EngineCounter) -> None:
     """More replay is never slower, a later position never faster."""
     times = [
         count(two_rows, 2, POSITION, decisions(2, ratio, together=True))["replay+drs"].cycles_per_step
@@ -72,7 +72,7 @@ def test_time_grows_with_what_is_asked(two_rows: EngineLibrary) -> None:
     assert later == sorted(later)
 
 
-def test_a_memory_twice_as_fast_is_at_most_twice_as_good(two_rows: EngineLibrary) -> None:
+def test_a_memory_twice_as_fast_is_at_most_twice_as_good(two_rows: EngineCounter) -> None:
     """And never better than what the four ports carry."""
     dense = count(two_rows, 2, POSITION, np.zeros((16, SHAPE.layers), np.uint32))["dense"]
     port = sum(dense.counters[f"{kind}_beats0"] for kind in ("weight", "cache")) / dense.steps
@@ -84,7 +84,7 @@ def test_plan_of_the_shape_is_what_the_engine_fetches() -> None:
     assert plan.tiles == 352 and plan.port_beats == 352 * (2 + 32 + 64 * 8)
 
 
-def test_long_starts_do_not_wrap_the_counters(two_rows: EngineLibrary) -> None:
+def test_long_starts_do_not_wrap_the_counters(two_rows: EngineCounter) -> None:
     """600 steps read more than 2^32 beats a port."""
     dense = count(two_rows, 2, 100, np.zeros((600, SHAPE.layers), np.uint32))["dense"]
     beats = dense.counters["weight_beats0"]

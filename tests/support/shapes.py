@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastcar.export.overlay.compile import ProgramPlan
-from fastcar.hls.library import EngineLibrary
+from fastcar.hls.counting import ANY_ENGINE, EngineCounter
 from fastcar.hls.modes import ModeCounts, count_modes
 from fastcar.toolkit.backends.engine_memory import control_settings
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
@@ -20,11 +20,11 @@ SUSTAINED = 19.2e9 * 0.85 / 16 / 300e6  # beats a clock of 300 MHz: 85 % of 19.2
 STEPS = 16
 
 
-def count(library: EngineLibrary, rows: int, position: int, replays: np.ndarray) -> dict[str, ModeCounts]:
+def count(engine: EngineCounter, rows: int, position: int, replays: np.ndarray) -> dict[str, ModeCounts]:
     """The steps from ``position`` on in every mode; replays (steps, layers) masks of rows."""
     clips = max(rows // 2, 1)
     layout = StateLayout.for_clip(SHAPE, FRAMES, rows, clips, FRAMES.positions, len(replays), logits=False)
-    plan = ProgramPlan(SHAPE, FRAMES, INT4, library.config)
+    plan = ProgramPlan(SHAPE, FRAMES, INT4, ANY_ENGINE)
     program = plan.program()
     control = control_settings(layout, SamplingSettings(1.0, 900, 0.96, 3.0), ReplaySettings(), FULL_ATTENTION) | {
         "descriptors": len(program),
@@ -33,7 +33,7 @@ def count(library: EngineLibrary, rows: int, position: int, replays: np.ndarray)
         "steps": len(replays),
         "flags": 0,
     }
-    return count_modes(library, program, [(control, replays)], SUSTAINED)
+    return count_modes(engine, program, [(control, replays)], SUSTAINED)
 
 
 def decisions(rows: int, ratio: float, together: bool) -> np.ndarray:

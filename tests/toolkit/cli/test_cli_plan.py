@@ -1,0 +1,77 @@
+"""``fastcar plan`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import run
+
+from fastcar.overlays import load_engine
+
+ARGUMENTS = ("--board", "kv260", "--recipe", "w4a8", "--rows", 2, "--replay-ratio", 0.87)
+
+
+def test_a_table_and_three_files(tmp_path: Path) -> None:
+    out = tmp_path / "a plan"
+    outcome = run("plan", "llama-1.1b", *ARGUMENTS, "--out", out)
+    assert outcome.code == 0, outcome.stderr
+    for text in ("everything estimated", "contiguous memory, MiB", "+ DRS", "rotary, TAS, cache writes"):
+        assert text in outcome.stdout
+    assert "dense: limited by " in outcome.stderr and f"wrote {out / 'roofline.svg'}" in outcome.stderr
+    assert sorted(file.name for file in out.iterdir()) == ["engine.toml", "plan.json", "roofline.svg"]
+    assert load_engine(out / "engine.toml").config.rows == 2
+    assert json.loads((out / "plan.json").read_text())["estimated"] is True
+
+
+def test_json(tmp_path: Path, bundle_w4a8: Path) -> None:
+    outcome = run("plan", bundle_w4a8, "--board", "zcu104", "--frames", 3, "--out", tmp_path / "out", "--json")
+    assert outcome.code == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert result["recipe"] == "w4a8" and result["frames"] == 3 and list(result["modes"]) == ["dense"]
+    mode = result["modes"]["dense"]
+    assert sum(one["seconds"] for one in mode["classes"].values()) == pytest.approx(mode["seconds_per_step"])
+
+
+def test_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run("plan", "vila-u-7b", "--board", "kv260")
+    assert outcome.code == 2 and outcome.stdout == ""
+    assert "in all" in outcome.stderr and "keys and values" in outcome.stderr
+    assert outcome.stderr.splitlines()[-1].startswith("fastcar: vila-u-7b on kv260: 5,0")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "plan: no MODEL; expected a model and a board"),
+        (("car",), "plan: no --board"),
+        (("nothing", "--board", "kv260"), "model: 'nothing' is not known"),
+        (("car", "--board", "none"), "board: 'none' is not known"),
+        (("car", "--board", "kv260", "--recipe", "w1a1"), "recipe: 'w1a1'; expected one of w8a8, w4a8"),
+        (("car", "--board", "kv260", "--replay-ratio", "1.5"), "--replay-ratio: 1.5; expected 0 to 1"),
+        (("car", "--board", "kv260", "--replay-ratio", "nan"), "--replay-ratio: nan"),
+        (("car", "--board", "kv260", "--policy", "some"), "--policy: some; expected one of independent, mean, all"),
+        (("car", "--board", "kv260", "--frames", "0"), "--frames: 0; expected 1 or more"),
+        (("car", "--board", "kv260", "--rows", "0"), "--rows: 0; expected 1 to 32"),
+        (("car", "--board", "kv260", "--engine", "none"), "engine: 'none' is not known"),
+        (("car", "--board", "kv260", "--attention-sinks", "4"), "--attention-sinks: 4 without a window"),
+        (("car", "--board", "kv260", "--out", "/dev/null/x"), "/dev/null is a file"),
+    ],
+)
+def test_bad_options(arguments: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run("plan", *arguments)
+    assert outcome.code == 2
+    assert told in outcome.error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_published(tmp_path: Path) -> None:
+    outcome = run("plan", "--published", "--json")
+    result = json.loads(outcome.stdout)
+    assert len(result["designs"]) == 10 and len(result["arXiv:2505.14709"]) == 7
+    assert result["estimated"] is True

@@ -1,0 +1,141 @@
+"""What is counted without arithmetic, and by hand, and by the C simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packed_bundle import packed_copy
+from small_engine import small_engine
+
+from fastcar import Bundle, generate
+from fastcar.export.overlay.compile import ProgramPlan
+from fastcar.hls.counting import ANY_ENGINE, Memory, OperationCounts, counter_of_any_engine
+from fastcar.hls.library import EngineLibrary
+from fastcar.overlays import Engine
+from fastcar.toolkit.backends.csim import CSimBackend
+from fastcar.toolkit.planner.clip import Replay, clip_counts
+from fastcar.toolkit.planner.passes import int4_layers, passes
+from fastcar.toolkit.planner.published import SPARE
+from fastcar.toolkit.planner.shapes import load_shape
+from fastcar.toolkit.planner.step import Rows, StepCounter, total
+from fastcar.toolkit.program.descriptors import Opcode
+from fastcar.toolkit.program.registers import CONTROL, merge_words
+from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings, ReplaySettings
+
+FAST = ANY_ENGINE.model_copy(update=SPARE)
+TIMES = {"cycles", "stalls", "build_id", "status"}
+
+
+def step_counter(name: str = "llama-1.1b", recipe: str = "w4a8", engine=FAST, rows: int = 2) -> StepCounter:
+    parts = passes(load_shape(name), int4_layers(recipe))
+    return StepCounter(counter_of_any_engine(), parts, Rows(rows, max(1, rows // 2)), engine, Memory(3.4))
+
+
+@pytest.mark.parametrize("reassign", [True, False], ids=["scheduling", "fixed"])
+@pytest.mark.parametrize("kind", ["dense", "replay", "window"])
+def test_counters_are_those_of_the_simulation(bundle_w4a8: Path, tmp_path: Path, kind: str, reassign: bool) -> None:
+    """Of an engine that was never compiled with its arithmetic here, over the starts of a clip."""
+    engine = Engine(board="kv260", config=small_engine())
+    bundle = Bundle.open(packed_copy(bundle_w4a8, tmp_path / "packed", engine))
+    manifest = bundle.manifest
+    library = EngineLibrary(engine.config)
+    backend = CSimBackend(library, bundle.packed(), manifest.config, manifest.frame_layout, reassign)
+    replay = ReplaySettings() if kind == "dense" else ReplaySettings.uniform(0.0, manifest.config.layers)
+    attention = AttentionSettings(4, 20) if kind == "window" else FULL_ATTENTION
+    clip = generate(bundle, "left turn", frames=2, replay=replay, attention=attention, backend=backend)
+    assert clip.replay.any() == (kind != "dense")
+
+    int4 = {name: linear.bit_width == 4 for name, linear in bundle.model()[0].linears()}
+    plan = ProgramPlan(manifest.config, manifest.frame_layout, int4, ANY_ENGINE, manifest.tas_query)
+    counter, sums = counter_of_any_engine(), {}
+    for start in backend.starts:
+        found = counter.count(plan.program(), CONTROL.pack(**start.control), start.replays, engine.config, Memory(3.4))
+        assert found.report["status"] == 0
+        for name, value in merge_words(found.report).items():
+            sums[name] = sums.get(name, 0) + value
+    simulated = backend.counters()
+    compared = set(simulated) & set(sums) - TIMES
+    assert len(compared) >= 12
+    assert {name: simulated[name] for name in compared} == {name: sums[name] for name in compared}
+
+
+def test_bytes_of_a_step_by_hand() -> None:
+    """Weights of 4 bits with a multiplier a group of 32 and a scale an output, the head's of 8; keys and values."""
+    c = load_shape("llama-1.1b").backbone
+    kv = c.kv_heads * c.head_dim
+    shapes = [(c.hidden, c.hidden + 2 * kv), (c.hidden, c.hidden), (c.hidden, 2 * c.mlp), (c.mlp, c.hidden)]
+    weights = c.layers * sum(inputs * outputs * 17 / 32 + 4 * outputs for inputs, outputs in shapes)
+    weights += c.hidden * 1024 + 4 * 1024
+    step = step_counter().counts(1000, np.zeros((1, c.layers), np.uint32), True)
+    linear = ("attention projections", "MLP", "head")
+    assert 16 * sum(step[name].read_beats for name in linear) == pytest.approx(weights, rel=0.002)
+    assert 16 * step["attention"].read_beats == pytest.approx(2 * 2 * c.layers * kv * 1000, rel=0.03)
+
+
+def test_a_pass_a_residual_code() -> None:
+    step = step_counter("vila-u-7b", "w8a8").counts(500, np.zeros((1, 32), np.uint32), True)
+    whole = 4 * (0.472e9 + 2560 * 16384)
+    assert 16 * step["depth transformer"].beats == pytest.approx(whole, rel=0.01)
+    assert "head" not in step and "sampling" not in step, "they are the depth transformer's"
+    by_hand = 4096 * 2560 + 3 * 256 * 2560 + 256 * 4096 + 4096**2
+    assert 16 * step["projections"].beats == pytest.approx(by_hand, rel=0.02)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.ATTENTION, Opcode.LINEAR_DOWN, Opcode.SAMPLE, Opcode.HEADS])
+def test_what_is_omitted_is_not_counted(opcode: Opcode) -> None:
+    parts = passes(load_shape("llama-1.1b"), int4_layers("w4a8"))
+    whole = step_counter().counts(1000, np.zeros((1, 22), np.uint32), True)
+    without = type(parts[0])(**{**vars(parts[0]), "omitted": frozenset({opcode})})
+    step = StepCounter(counter_of_any_engine(), (without,), Rows(2, 1), FAST, Memory(3.4))
+    less = step.counts(1000, np.zeros((1, 22), np.uint32), True)
+    gone = [name for name in whole if name not in less or less[name].beats < whole[name].beats]
+    assert len(gone) == 1
+    assert sum(one.cycles for one in less.values()) < sum(one.cycles for one in whole.values())
+
+
+def test_more_of_everything_is_never_slower() -> None:
+    dense = np.zeros((1, 22), np.uint32)
+
+    def cycles(**changes: int) -> float:
+        engine = ANY_ENGINE.model_copy(update={"groups": 2, "vector": 4, "weight_fifo_beats": 2048, **changes})
+        return sum(one.cycles for one in step_counter(engine=engine).counts(1000, dense, True).values())
+
+    for name, values in (("groups", (1, 2, 4, 8)), ("vector", (1, 2, 4, 8)), ("weight_fifo_beats", (512, 2048, 8192))):
+        times = [cycles(**{name: value}) for value in values]
+        assert times == sorted(times, reverse=True) and times[0] > times[-1], name
+
+
+def test_wider_ports() -> None:
+    """Twice the beats a clock at twice the rate: at most twice as fast, and more than a third faster."""
+    parts = passes(load_shape("llama-1.1b"), int4_layers("w4a8"))
+    dense = np.zeros((1, 22), np.uint32)
+    times = []
+    for memory in (Memory(3.4), Memory(6.8), Memory(6.8, 2)):
+        step = StepCounter(counter_of_any_engine(), parts, Rows(2, 1), FAST, memory)
+        times.append(sum(one.cycles for one in step.counts(1000, dense, True).values()))
+    assert times[0] > times[1] > times[2]
+    assert 1.5 < times[0] / times[2] <= 2
+
+
+def test_sums_of_classes() -> None:
+    one = {"MLP": OperationCounts(1, 2, 3, 4, 5, 6)}
+    assert total([(one, 2.0), (one, 0.5)])["MLP"] == OperationCounts(2.5, 5, 7.5, 10, 12.5, 15)
+
+
+def test_a_clip_is_its_frames() -> None:
+    """First frame dense, the others at the ratio; sampled frames stand for the others."""
+    shape = load_shape("llama-1.1b")
+    layout = shape.frame_layout.model_copy(update={"frames": 3})
+    counts = clip_counts(step_counter(), layout, 22, 2, Replay(1.0, "all"))
+    drs, dense = counts["replay+drs"], counts["dense"]
+    assert drs.frames[0] == dense.frames[0] > 2 * drs.frames[1]
+    assert drs.cycles_per_clip == pytest.approx(drs.prompt_cycles + 256 * sum(drs.frames))
+    assert drs.cycles_per_step == pytest.approx(np.mean(drs.frames))
+    assert counts["replay"].cycles_per_step == pytest.approx(dense.cycles_per_step, rel=0.01)
+
+    long = shape.frame_layout.model_copy(update={"frames": 40, "grid": (4, 8)})
+    sampled = clip_counts(step_counter(), long, 22, 2, Replay(0.8, "all"))["replay+drs"]
+    assert len(sampled.frames) == 40 and sampled.frames[0] > 1.5 * max(sampled.frames[1:])
+    assert sampled.cycles_per_step == pytest.approx(np.mean(sampled.frames), rel=1e-6)

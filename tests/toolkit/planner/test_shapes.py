@@ -1,0 +1,84 @@
+"""Shapes to plan for: what the built-in ones weigh, and what is no shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastcar import Bundle
+from fastcar.toolkit.errors import BundleError, CheckpointError, UsageError
+from fastcar.toolkit.planner.passes import int4_layers, passes
+from fastcar.toolkit.planner.shapes import load_shape, shape_names
+
+
+def weights(name: str) -> int:
+    """Of the backbone's linear layers, from its dimensions alone."""
+    c = load_shape(name).backbone
+    kv = c.kv_heads * c.head_dim
+    return c.layers * (2 * c.hidden * c.heads * c.head_dim + 2 * c.hidden * kv + 3 * c.hidden * c.mlp)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"), [("vila-u-7b", 6476), ("llama-1.1b", 969), ("emu3-8b", 6980), ("car", 4.42)]
+)
+def test_weights_of_the_built_in_shapes(name: str, millions: float) -> None:
+    assert weights(name) / 1e6 == pytest.approx(millions, rel=0.002)
+
+
+def test_the_depth_transformer_has_the_weights_that_are_known_of_it() -> None:
+    """0.47 G, read four times a position, once for each residual code."""
+    _, depth, *_ = passes(load_shape("vila-u-7b"), int4_layers("w8a8"))
+    c = depth.config
+    assert c.layers * (4 * c.hidden**2 + 3 * c.hidden * c.mlp) == pytest.approx(0.47e9, rel=0.01)
+    assert depth.steps == 4 and depth.times == 1
+    assert depth.weight_bytes == pytest.approx(0.472e9 + 2560 * 16384, rel=0.01)
+
+
+@pytest.mark.parametrize("name", shape_names())
+def test_every_shape_can_be_planned(name: str) -> None:
+    shape = load_shape(name)
+    assert shape.source or name == "car"
+    assert all(one.plan.program().size for one in passes(shape, int4_layers("w4a8")))
+
+
+def test_of_a_bundle(bundle_w4a8: Path) -> None:
+    manifest = Bundle.open(bundle_w4a8).manifest
+    shape = load_shape(bundle_w4a8)
+    assert (shape.backbone, shape.frame_layout) == (manifest.config, manifest.frame_layout)
+    assert shape.recipe == "w4a8" and shape.guided == manifest.sampling.guided
+
+
+def test_of_a_checkpoint_no_weights_are_read(tmp_path: Path) -> None:
+    car = load_shape("car")
+    parts = {"backbone": car.backbone.model_dump(), "frame_layout": car.frame_layout.model_dump()}
+    (tmp_path / "config.json").write_text(json.dumps({"format": "fastcar.checkpoint", **parts}))
+    assert load_shape(tmp_path).backbone == car.backbone
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("{", "does not describe"), ("[]", "does not describe"), ('{"backbone": {}}', "does not")]
+)
+def test_no_checkpoint(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=found):
+        load_shape(tmp_path)
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'nothing' is not known, and no such folder; expected one of car, "):
+        load_shape("nothing")
+    with pytest.raises(UsageError, match="a folder without manifest.json or config.json"):
+        load_shape(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_shape(str(tmp_path / "none.toml"))
+    (tmp_path / "bad.toml").write_text("[backbone]\nhidden = 0\n")
+    with pytest.raises(UsageError, match="backbone.hidden"):
+        load_shape(str(tmp_path / "bad.toml"))
+    (tmp_path / "bad.toml").write_text("= 3")
+    with pytest.raises(UsageError, match="is not TOML"):
+        load_shape(str(tmp_path / "bad.toml"))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(BundleError):
+        load_shape(tmp_path)
