@@ -57,10 +57,12 @@ def load_engine(name_or_path: str | Path) -> Engine:
 
 
 def engine_text(engine: Engine) -> str:
-    """The text of an engine file that ``load_engine`` reads."""
-    about = {"board": engine.board, **({"note": engine.note} if engine.note else {})}
-    fields = {**about, **engine.config.model_dump(exclude={"name"})}
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
+    """The text of an engine file, as ``load_engine``, the build and ``fastcar export --board FILE`` read it."""
+    fields = engine.config.model_dump()
+    about = {"name": fields.pop("name"), "board": engine.board}
+    note = {"note": engine.note.strip()} if engine.note else {}
+    pairs = {**about, **note, **fields}.items()
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs)
 
 
 def _read(path: Path) -> Engine:

@@ -23,9 +23,7 @@ OPTIONS = {
 """Field of the configuration -> the option that changes it."""
 
 
-def choose_engine(
-    board: str | None, engine: str | None, changes: Mapping[str, float]
-) -> tuple[Engine, Board]:
+def choose_engine(board: str | None, engine: str | None, changes: Mapping[str, float]) -> tuple[Engine, Board]:
     """``board``: name or file, by default the engine's; ``engine``: likewise, by default the one called as the board.
 
     ``changes``: new values by field. They give an engine of its own, with a name and a build id of its own. UsageError

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...hls.resources import RESOURCES, estimate, total
+from ...hls.resources import RESOURCES, estimate_on, total
 from ...toolkit.errors import FastCarError, OverlayError
 from ...toolkit.output import replacing
+from ...toolkit.planner.energy import power as planned_power
 from ...toolkit.program.register_map import engine_registers
 from ..bitfile import read_bitfile
 from ..design import build_id_of_name
@@ -83,7 +84,11 @@ def describe(build: Build) -> dict[str, Any]:
         "loops": [vars(loop) for loop in synthesis.loops],
         "violations": list(synthesis.violations),
         "cosim": {"status": cosim.status, "clocks": cosim.latency[1]},
-        "power": {**vars(power), "source": "estimate of Vivado, not measured"},
+        "power": {
+            **vars(power),
+            "source": "estimate of Vivado, not measured",
+            "planned": _planned_watts(build),
+        },
         "drc": drc.by_severity,
         "route": vars(route),
         "artifacts": _hashes(build),
@@ -123,11 +128,18 @@ def _clock(build: Build, synthesis: Synthesis, timing: Timing) -> dict[str, Any]
     }
 
 
+def _planned_watts(build: Build) -> float:
+    """Of the chip, by the planner's model, with all groups at work."""
+    config = build.engine.config
+    lut = total(estimate_on(config, build.board)).lut
+    return planned_power(build.board, lut, config.clock_mhz, 1.0, 1e9 * build.board.ddr.sustained_gb_s).chip
+
+
 def _resources(
     build: Build, synthesis: Synthesis, used: dict[str, float], available: dict[str, float]
 ) -> dict[str, dict[str, float | None]]:
     """Built: the whole design, placed. HLS and estimated: the engine alone; the estimate knows no flip-flops."""
-    estimated = total(estimate(build.engine.config, ultraram=build.board.resources.uram > 0))
+    estimated = total(estimate_on(build.engine.config, build.board))
     hls = {**synthesis.resources, "bram36": synthesis.resources["bram18"] / 2}
     return {
         name: {
@@ -142,9 +154,7 @@ def _resources(
 
 def _hashes(build: Build) -> dict[str, dict[str, object]]:
     files = [build.artifact(suffix) for suffix in BUILT]
-    return {
-        file.name: {"sha256": sha256(file), "bytes": file.stat().st_size} for file in files if file.is_file()
-    }
+    return {file.name: {"sha256": sha256(file), "bytes": file.stat().st_size} for file in files if file.is_file()}
 
 
 def _check_passed(*gates: tuple[Path, str, tuple[str, ...]]) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...hls.codegen import write_headers
 from ...hls.engine_golden import write_engine_golden
+from ...hls.resources import placement
 from ...toolkit.output import replacing
 from ..design_tcl import design_tcl
-from ..load import Engine
+from ..load import engine_text
 from .layout import Build
 
-__all__ = ["DESIGN", "ENGINE_TOML", "FILES", "GOLDEN", "HEADERS", "configure", "engine_toml"]
+__all__ = ["DESIGN", "DIRECTIVES", "ENGINE_TOML", "FILES", "GOLDEN", "HEADERS", "configure", "directives_tcl"]
 
 HEADERS = ("config.h", "descriptor.h", "tables.h")
 ENGINE_JSON, ENGINE_TOML, DESIGN, GOLDEN = "engine.json", "engine.toml", "design.tcl", "engine.golden"
-FILES = (*HEADERS, ENGINE_JSON, ENGINE_TOML, DESIGN, GOLDEN)
+DIRECTIVES = "directives.tcl"
+FILES = (*HEADERS, ENGINE_JSON, ENGINE_TOML, DESIGN, DIRECTIVES, GOLDEN)
+ARRAYS_OF = "Executor::Executor"  # where the engine's arrays have their pragmas; unverified as a directive's place
 
 
 def configure(build: Build) -> None:
@@ -24,18 +28,17 @@ def configure(build: Build) -> None:
     config = build.engine.config
     write_headers(build.config, config)
     _write(build.config / ENGINE_JSON, json.dumps(_facts(build), indent=1) + "\n")
-    _write(build.config / ENGINE_TOML, engine_toml(build.engine))
+    _write(build.config / ENGINE_TOML, f"# Build {config.build_id:08x}.\n{engine_text(build.engine)}")
     _write(build.config / DESIGN, design_tcl(build.design))
+    _write(build.config / DIRECTIVES, directives_tcl(placement(config, build.board)))
     write_engine_golden(build.config / GOLDEN, config)
 
 
-def engine_toml(engine: Engine) -> str:
-    """An engine file, as ``load_engine`` reads it and ``fastcar export --board FILE`` packs for it."""
-    fields = engine.config.model_dump()
-    about = {"name": fields.pop("name"), "board": engine.board}
-    note = {"note": engine.note.strip()} if engine.note else {}
-    lines = [f"# Build {engine.config.build_id:08x}."]
-    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in {**about, **note, **fields}.items()]
+def directives_tcl(bound: Mapping[str, str]) -> str:
+    """What csynth is told beside the pragmas; ``bound``: kind of memory by array, from ``hls.resources.placement``."""
+    lines = ["# Arrays bound to another kind of memory, so that the block RAMs suffice by the estimate."]
+    for variable, kind in bound.items():
+        lines.append(f'set_directive_bind_storage -type ram_2p -impl {kind} "{ARRAYS_OF}" {variable}')
     return "\n".join(lines) + "\n"
 
 

@@ -133,8 +133,12 @@ PHASES = (
         "C++ to RTL; gate: II of every loop, clock",
         ("reports/csynth.xml", SYNTHESIZED),
         gates=("configure", "csim"),
-        arguments=lambda build: {**_engine(build), "reports": build.reports},
-        reads=_engine_files,
+        arguments=lambda build: {
+            **_engine(build),
+            "reports": build.reports,
+            "directives": (build.config / configure.DIRECTIVES,),
+        },
+        reads=lambda build: [*_engine_files(build), build.config / configure.DIRECTIVES],
     ),
     Phase(
         "cosim",

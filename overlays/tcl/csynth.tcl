@@ -5,9 +5,13 @@ source [file join $here gates.tcl]
 source [file join $here hls_project.tcl]
 
 phase csynth {
-    set arguments [arguments {project top part clock_ns uncertainty sources headers reports} {blackbox {}}]
+    set required {project top part clock_ns uncertainty sources headers reports}
+    set arguments [arguments $required {blackbox {} directives {}}]
     gate_csim [csim_log $arguments]
     open_design $arguments
+    foreach file [existing [dict get $arguments directives]] {
+        source $file
+    }
     csynth_design
     set reports [dict get $arguments reports]
     set modules [file join $reports modules]

@@ -12,6 +12,7 @@ import fastcar
 from fastcar.overlays import load_engine
 from fastcar.overlays.design import BlockDesign, block_design
 from fastcar.overlays.design_tcl import design_tcl
+from fastcar.overlays.flow.configure import directives_tcl
 
 __all__ = ["PHASES", "REPORTS", "TCL", "TOOLS", "Flow", "Outcome"]
 
@@ -60,6 +61,7 @@ class Flow:
         shutil.copytree(REPORTS, self.reports)
         (self.folder / "config").mkdir()
         (self.folder / "config/design.tcl").write_text(design_tcl(self.design))
+        (self.folder / "config/directives.tcl").write_text(directives_tcl({"attention_.scores": "uram"}))
         (self.folder / "config/engine.golden").write_bytes(b"")
 
     def arguments(self, phase: str) -> dict[str, str]:
@@ -79,7 +81,7 @@ class Flow:
         vivado = {"project": build / "vivado"}
         values = {
             "csim": engine | bench,
-            "csynth": engine | reports,
+            "csynth": engine | reports | {"directives": build / "config/directives.tcl"},
             "cosim": engine | bench | reports,
             "export_ip": {"project": build / "hls", "ip": build / "ip", "vlnv": "fastcar:hls:fastcar_engine:1.0"},
             "block_design": vivado

@@ -163,6 +163,7 @@ def _show_overlay(result: dict[str, Any]) -> None:
         ("clock", f"{clock['target_mhz']:g} MHz asked for, at most {fmax}"),
         ("timing", f"{'met' if clock['met'] else 'NOT met'}; worst slack in ns: {slacks}"),
         ("power", f"{power['total']:g} W, confidence {power['confidence']} ({power['source']})"),
+        ("power, planned", f"{power['planned']:.1f} W (the planner's model, +-40 %)"),
         ("co-simulation", result["cosim"]["status"]),
         ("tools", f"Vitis HLS {result['tools']['hls']}, Vivado {result['tools']['vivado']}"),
     ]

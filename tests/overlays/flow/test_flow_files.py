@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_vendor import FakeVendor
 
-from fastcar.hls.resources import estimate, total
+from fastcar.hls.resources import estimate, placement, total
 from fastcar.overlays import load_engine
 from fastcar.overlays.bitfile import write_emulated_bitfile
 from fastcar.overlays.flow.choose import OPTIONS, choose_engine
@@ -50,6 +50,21 @@ def test_a_changed_option_is_an_engine_of_its_own(tmp_path: Path) -> None:
     assert {path.name for path in build.config.iterdir()} == set(FILES)
     assert f"0x{engine.config.build_id:08X}" in (build.config / "config.h").read_text()
     assert default_folder(engine).name == f"{engine.config.name}-{engine.config.build_id:08x}"
+
+
+def test_arrays_that_have_to_move_are_told_to_the_synthesis(tmp_path: Path) -> None:
+    """As the estimate that let the engine pass has them."""
+    changes = {"max_group": 8, "max_hidden": 2048, "max_mlp": 5632, "max_codes": 1024, "vector": 8}
+    changes |= {"max_head_dim": 64, "max_slots": 2112, "weight_fifo_beats": 8192, "max_kv_heads": 4, "max_layers": 22}
+    engine, board = choose_engine("kv260", None, changes)
+    bound = placement(engine.config, board)
+    assert bound and placement(load_engine("kv260").config, board) == {}
+    build = Build(engine, board, tmp_path / "built")
+    configure(build)
+    lines = (build.config / "directives.tcl").read_text().splitlines()
+    assert [line.split()[4:] for line in lines[1:]] == [
+        [kind, '"Executor::Executor"', name] for name, kind in bound.items()
+    ]
 
 
 def test_the_engine_of_another_board(tmp_path: Path) -> None:
@@ -132,6 +147,7 @@ def test_overlay_json(built: Build) -> None:
     assert record["resources"]["ff"]["estimated"] is None
     assert record["resources"]["bram36"]["hls"] == 100.5
     assert [loop["ii"] for loop in record["loops"]] == [1, 2, 1]
+    assert 3 < record["power"]["planned"] < 10
     assert record["power"]["total"] == 7.125 and "not measured" in record["power"]["source"]
     assert set(record["artifacts"]) == {f"fastcar.{suffix}" for suffix in ("bit", "hwh", "xsa", "dtbo", "dts")}
 

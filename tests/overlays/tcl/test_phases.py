@@ -185,6 +185,14 @@ def test_the_blackbox_is_described_and_switched_on(copy: Callable[[], Flow]) -> 
     assert "-DFASTCAR_RTL_BLACKBOX" in done.of("add_files")[0][2]
 
 
+def test_arrays_are_bound_before_the_synthesis(finished: Finished) -> None:
+    names = [name for name, *_ in finished[1]["csynth"].commands]
+    assert names.index("set_directive_bind_storage") < names.index("csynth_design")
+    (words,) = finished[1]["csynth"].of("set_directive_bind_storage")
+    assert words == ("-type", "ram_2p", "-impl", "uram", "Executor::Executor", "attention_.scores")
+    assert not finished[1]["cosim"].of("set_directive_bind_storage")
+
+
 def test_only_the_simulation_simulates(finished: Finished) -> None:
     for phase in ("csim", "csynth", "cosim"):
         source, *bench = finished[1][phase].of("add_files")
