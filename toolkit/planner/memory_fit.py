@@ -69,6 +69,6 @@ def largest(board: Board) -> tuple[int, str]:
 
 def memory_step(need: MemoryNeed, board: Board) -> str | None:
     """What to do so that the board has that much contiguous memory; None if it has by default."""
-    if board.linux is None or with_slack(need.total) <= board.linux.cma_bytes:
+    if board.linux is None or need.total > largest(board)[0] or with_slack(need.total) <= board.linux.cma_bytes:
         return None
     return f"boot with {boot_argument(need.total)}: {board.linux.cma_bytes / MIB:,.0f} MiB are contiguous by default"

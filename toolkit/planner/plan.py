@@ -33,7 +33,8 @@ Advance = Callable[[str, int, int], None]
 @dataclass(frozen=True)
 class Request:
     """``engine``: name or path; None: the board's fastest that takes the model, else one is sized for it.
-    ``search``: size one in any case. ``rows`` None: two where the model is guided, else one."""
+    ``search``: size one in any case. ``rows`` None: two where the model is guided, else one. ``anyway``: plan the time
+    of what the memory does not hold, too."""
 
     shape: ModelShape
     board: str
@@ -43,6 +44,7 @@ class Request:
     attention: AttentionSettings = FULL_ATTENTION
     engine: str | None = None
     search: bool = False
+    anyway: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def plan_model(request: Request, advance: Advance = lambda stage, done, total: N
     rows = rows_of(request.shape, request.rows)
     parts = passes(request.shape, int4_layers(request.recipe))
     need = memory_need(parts, rows)
-    check_memory(request, board, parts, need)
+    if not request.anyway:
+        check_memory(request, board, parts, need)
     counter = counter_of_any_engine()
     engine, origin = _engine(request, board, parts, rows, counter, advance)
     memory = engine_memory(board, engine.config.clock_mhz)

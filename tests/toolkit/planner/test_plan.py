@@ -109,6 +109,19 @@ def test_what_is_called_nearest_fits_and_one_layer_more_does_not(name: str, boar
         assert sizes[0] <= most < sizes[1]
 
 
+def test_time_of_what_does_not_fit() -> None:
+    """Bound by the memory's rate, which the bytes by hand divided by."""
+    shape = load_shape("vila-u-7b")
+    shape = shape.model_copy(update={"frame_layout": shape.frame_layout.model_copy(update={"frames": 1})})
+    found = plan_model(Request(shape, "zcu102", anyway=True))
+    assert found.step is None
+    mode = found.modes["dense"]
+    weights = (6.476e9 + 4 * 0.472e9 + 31e6) * 17 / 32 + 4 * 2560 * 16384
+    cached = 2 * 2 * 32 * 4096 * (64 + 128)  # keys and values of two rows, half way through the frame
+    assert mode.counts.bytes_per_step == pytest.approx(weights + cached, rel=0.01)
+    assert mode.seconds_per_step == pytest.approx(mode.counts.bytes_per_step / (17.07e9 * 0.85), rel=0.07)
+
+
 def test_memory_of_a_shape_by_hand() -> None:
     """Keys and values of 8 bits for 2112 slots, replayed outputs of 16 bits and their ages."""
     need = memory_need(passes(load_shape("llama-1.1b"), int4_layers("w4a8")), Rows(2, 1))
