@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ...boards import Board
+from ...boards.load import tomllib
 from ..program.memory import BEAT_BYTES, PORTS
 from .step import StepCounts
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["Energy", "Power", "energy_of_step", "power"]
 

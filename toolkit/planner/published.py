@@ -7,12 +7,12 @@ counted as 8 and scaled.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ...boards.load import tomllib
 from ...hls.counting import ANY_ENGINE, Counter, Memory
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..program.descriptors import Opcode
@@ -20,11 +20,6 @@ from ..program.memory import BEAT_BYTES
 from .passes import BACKBONE, LINEARS, Pass, projection_pass
 from .shapes import Projection
 from .step import Rows, StepCounter
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["CLOSE", "Comparison", "Design", "compare", "published_designs"]
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from ...boards.load import tomllib
 from ..bundle.manifest import Manifest
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import CheckpointError, UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["DepthTransformer", "ModelShape", "Projection", "load_shape", "shape_names"]
 
