@@ -88,6 +88,10 @@ class PynqBackend(EngineBackend):
         self._state.buffer.invalidate()
         return super().cached(position)
 
+    def registers(self) -> str:
+        """The engine's registers, a line each."""
+        return self.session.call(self.session.driver.dump)
+
     def close(self) -> None:
         self._free_state()
         self.session.close()

@@ -40,8 +40,11 @@ def command(bundle: Path, backend: str, as_json: bool, **options: Any) -> None:
         advance("opening the engine", 1, 1)
         with closing(engine) if hasattr(engine, "close") else nullcontext():
             report = self_test(engine, opened, advance)
+            registers = engine.registers() if report.failure and hasattr(engine, "registers") else ""
     emit(_result(opened, engine, report), as_json, _show)
     if report.failure:
+        if registers:
+            click.echo(registers, err=True)
         say(f"differs: {report.failure}")
         raise click.exceptions.Exit(1)
 

@@ -346,6 +346,7 @@ def test_frames_are_decoded_while_the_next_is_generated(bundle: Bundle, monkeypa
 def test_what_is_left_over_from_a_run_is_found(bundle: Bundle) -> None:
     outcome = run("selftest", bundle.path, "--backend", "pynq", "--device", "emulated:leftover")
     assert outcome.code == 1 and "differs: " in outcome.stderr
+    assert "build_id" in outcome.stderr and "steps_done" in outcome.stderr, "the registers"
 
 
 def test_an_engine_that_cannot_be_reset(bundle: Bundle, expected) -> None:
