@@ -21,13 +21,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from pydantic import Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from ...toolkit.bundle.prompts import Prompts
 from ...toolkit.config import BackboneConfig, FrameLayout, Frozen
 from ...toolkit.errors import CheckpointError, OutputError
 from ..llama import Llama
+from ..shards import TensorStore, check_tensors, read_finite
 from .tokenizer import DecoderConfig, EncoderConfig, Tokenizer
 
 __all__ = ["CarCheckpoint", "CarConfig", "ClipSet", "load_checkpoint", "load_clips", "load_frames", "save_checkpoint"]
@@ -103,51 +103,19 @@ def _load_config(folder: Path) -> CarConfig:
         ) from error
 
 
-def _read(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except OSError as error:
-        raise CheckpointError(
-            path, f"cannot be read ({error.strerror or error})", "a safetensors file", _RETRAIN
-        ) from error
-    except SafetensorError as error:
-        raise CheckpointError(path, f"is damaged ({error})", "a complete safetensors file", _RETRAIN) from error
-
-
 def _load_tensors(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Tensors of ``path`` in float32, with exactly the names and shapes of ``expected``, all finite."""
-    found = _read(path)
-    for name, wanted in expected.items():
-        if name not in found:
-            raise CheckpointError(path, f"tensor {name} is missing", f"{tuple(wanted.shape)}", _RETRAIN)
-        if found[name].shape != wanted.shape:
-            raise CheckpointError(
-                path, f"tensor {name} is {tuple(found[name].shape)}", f"{tuple(wanted.shape)}", _RETRAIN
-            )
-    for name, tensor in found.items():
-        if name not in expected:
-            raise CheckpointError(
-                path, f"tensor {name} is not part of the model", "the tensors config.json implies", _RETRAIN
-            )
-        _check_finite(path, name, tensor)
-    return {name: tensor.float() for name, tensor in found.items()}
-
-
-def _check_finite(path: Path, name: str, tensor: torch.Tensor) -> None:
-    if not tensor.is_floating_point():
-        raise CheckpointError(path, f"tensor {name} is {tensor.dtype}", "floating point", _RETRAIN)
-    bad = (~torch.isfinite(tensor)).nonzero()
-    if len(bad):
-        index = bad[0].tolist()
-        value = tensor[tuple(index)].item()
-        raise CheckpointError(path, f"{name}{index} is {value}", "finite numbers only", _RETRAIN)
+    store = TensorStore(path)
+    check_tensors(store, {name: tuple(tensor.shape) for name, tensor in expected.items()}, _RETRAIN)
+    return {name: read_finite(store, name, _RETRAIN).float() for name in expected}
 
 
 def load_clips(folder: Path | str, name: Literal["calibration", "heldout"]) -> ClipSet:
     """The clips of ``name``.safetensors; CheckpointError if a code or a prompt token is out of range."""
     folder = Path(folder)
     layout, path = _load_config(folder).frame_layout, folder / f"{name}.safetensors"
-    stored = _read(path)
+    store = TensorStore(path)
+    stored = {key: store.read(key) for key in store}
     shapes = {"codes": (layout.frames, layout.tokens_per_frame), "prompts": (layout.prompt_length,)}
     limits = {"codes": layout.codes, "prompts": layout.code_offset}
     for key, shape in shapes.items():
