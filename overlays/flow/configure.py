@@ -26,6 +26,8 @@ ARRAYS_OF = "Executor::Executor"  # where the engine's arrays have their pragmas
 def configure(build: Build) -> None:
     """``FILES`` into the build's ``config``. OutputError if one cannot be written."""
     config = build.engine.config
+    build.config.mkdir(parents=True, exist_ok=True)
+    build.link_package()
     write_headers(build.config, config)
     _write(build.config / ENGINE_JSON, json.dumps(_facts(build), indent=1) + "\n")
     _write(build.config / ENGINE_TOML, f"# Build {config.build_id:08x}.\n{engine_text(build.engine)}")

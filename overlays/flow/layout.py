@@ -13,7 +13,9 @@ from ..load import Engine
 
 __all__ = ["ENGINE_VLNV", "NAME", "TCL", "Build", "default_folder"]
 
-TCL = Path(__file__).parents[1] / "tcl"
+ROOT = Path(__file__).parents[2]
+TCL = ROOT / "overlays/tcl"
+PACKAGE = "package"  # link to the project, where its own path is nothing for the tools
 ENGINE_VLNV = VLNV[ENGINE]
 NAME = "fastcar"  # of bitstream, handoff and device tree overlay
 UNSAFE = re.compile(r"[^A-Za-z0-9_./+@%=:~-]")
@@ -34,16 +36,26 @@ class Build:
     jobs: int = 2
 
     def __post_init__(self) -> None:
-        for path in (self.folder, TCL):
-            if unsafe := UNSAFE.search(str(path)):
-                found = f"{unsafe[0]!r} in the path"
-                expected = "letters, digits and . _ + - @ % = : ~ alone, for the sake of the vendor's tools"
-                fix = "Choose another --out." if path == self.folder else "Move the installation."
-                raise UsageError(path, found, expected, fix)
+        if unsafe := UNSAFE.search(str(self.folder)):
+            found = f"{unsafe[0]!r} in the path"
+            expected = "letters, digits and . _ + - @ % = : ~ alone, for the sake of the vendor's tools"
+            raise UsageError(self.folder, found, expected, "Choose another --out.")
 
     @property
     def design(self) -> BlockDesign:
         return block_design(self.engine)
+
+    @property
+    def package(self) -> Path:
+        """The project as the tools are told of it: through a link where its own path has a space or the like."""
+        return self.folder / PACKAGE if UNSAFE.search(str(ROOT)) else ROOT
+
+    def link_package(self) -> None:
+        """Makes the link, where one is needed."""
+        if self.package == ROOT or (self.package.is_symlink() and self.package.resolve() == ROOT.resolve()):
+            return
+        self.package.unlink(missing_ok=True)
+        self.package.symlink_to(ROOT.resolve(), target_is_directory=True)
 
     @property
     def config(self) -> Path:

@@ -7,7 +7,7 @@ of theirs does not make an old one of this phase wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,9 @@ from .tcl import Value
 
 __all__ = ["PHASES", "Phase", "common_scripts", "phases_of"]
 
-HLS = Path(__file__).parents[2] / "hls"
-SOURCES = (HLS / "engine/engine.cpp",)
-INCLUDED = (HLS, HLS / "include", HLS / "include/fastcar")
-BENCH = (HLS / "tb/engine_tb.cpp",)
+SOURCES = ("engine/engine.cpp",)  # below hls
+INCLUDED = ("", "include", "include/fastcar")
+BENCH = ("tb/engine_tb.cpp",)
 TOP = "fastcar_engine"
 SYNTHESIZED = "hls/solution/syn/report/csynth.xml"
 """In the project, where the co-simulation and the export find it: without it the synthesis has to be repeated."""
@@ -55,6 +54,10 @@ class Phase:
     def script(self) -> Path | None:
         return TCL / f"{self.name}.tcl" if self.tool in ("hls", "vivado") else None
 
+    def script_of(self, build: Build) -> Path:
+        """The script as the tool is told of it."""
+        return build.package / "overlays/tcl" / f"{self.name}.tcl"
+
 
 def phases_of(build: Build) -> tuple[Phase, ...]:
     """Those that this build has, in order."""
@@ -67,6 +70,10 @@ def common_scripts() -> list[Path]:
     return [path for path in sorted(TCL.glob("*.tcl")) if path not in own]
 
 
+def _hls(build: Build, names: Iterable[str]) -> tuple[Path, ...]:
+    return tuple(build.package / "hls" / name for name in names)
+
+
 def _engine(build: Build) -> dict[str, Value]:
     return {
         "project": build.folder / "hls",
@@ -74,13 +81,13 @@ def _engine(build: Build) -> dict[str, Value]:
         "part": build.board.device.part,
         "clock_ns": build.clock_ns,
         "uncertainty": build.clock_ns * UNCERTAINTY,
-        "sources": SOURCES,
-        "headers": (build.config, *INCLUDED),
+        "sources": _hls(build, SOURCES),
+        "headers": (build.config, *_hls(build, INCLUDED)),
     }
 
 
 def _bench(build: Build) -> dict[str, Value]:
-    return {"bench": BENCH, "data": (build.config / configure.GOLDEN,)}
+    return {"bench": _hls(build, BENCH), "data": (build.config / configure.GOLDEN,)}
 
 
 def _engine_files(build: Build) -> list[Path]:
@@ -88,7 +95,7 @@ def _engine_files(build: Build) -> list[Path]:
 
 
 def _bench_files(build: Build) -> list[Path]:
-    return [*_engine_files(build), *BENCH, HLS / "tb/bench.h", build.config / configure.GOLDEN]
+    return [*_engine_files(build), *_hls(build, (*BENCH, "tb/bench.h")), build.config / configure.GOLDEN]
 
 
 def _project(build: Build) -> dict[str, Value]:

@@ -115,7 +115,7 @@ def _run_tool(build: Build, phase: Phase, tools: Toolchain) -> None:
     if phase.script is not None:
         script = wrapper_file(build, phase)
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(wrapper(phase.script, phase.arguments(build)), "utf-8")
+        script.write_text(wrapper(phase.script_of(build), phase.arguments(build)), "utf-8")
     try:
         code = run_logged(command, log, build.folder)
     except OSError as error:

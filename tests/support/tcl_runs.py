@@ -59,13 +59,18 @@ class Flow:
     def __post_init__(self) -> None:
         self.reports = self.folder / "vendor"
         shutil.copytree(REPORTS, self.reports)
+        self.package.symlink_to(ROOT, target_is_directory=True)  # the checkout may lie in a folder of any name
         (self.folder / "config").mkdir()
         (self.folder / "config/design.tcl").write_text(design_tcl(self.design))
         (self.folder / "config/directives.tcl").write_text(directives_tcl({"attention_.scores": "uram"}))
         (self.folder / "config/engine.golden").write_bytes(b"")
 
+    @property
+    def package(self) -> Path:
+        return self.folder / "package"
+
     def arguments(self, phase: str) -> dict[str, str]:
-        build, hls, device = self.folder, ROOT / "hls", self.design.board.device
+        build, hls, device = self.folder, self.package / "hls", self.design.board.device
         headers = [build / "config", hls, hls / "include", hls / "include/fastcar"]
         engine = {
             "project": build / "hls",

@@ -117,7 +117,7 @@ def _command(job: Build, step: Step, tools: Toolchain) -> dict[str, Any]:
         "about": phase.about,
         "runs": step.runs,
         "command": command_of(job, phase, tools),
-        "script": str(phase.script) if phase.script else None,
+        "script": str(phase.script_of(job)) if phase.script else None,
         "arguments": argument_words(phase.arguments(job)),
         "makes": list(phase.makes),
     }

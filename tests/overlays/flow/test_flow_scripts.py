@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fake_vendor import tool_script
 from tcl_runs import RECORDER, REPORTS
 
 from fastcar.overlays.bitfile import write_emulated_bitfile
+from fastcar.overlays.flow import layout
 from fastcar.overlays.flow.choose import choose_engine
 from fastcar.overlays.flow.collect import read_overlay
 from fastcar.overlays.flow.errors import PhaseError
@@ -62,7 +64,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     }
     environment = " ".join(f"{name}='{value}'" for name, value in values.items())
     for tool, kind in (("vitis_hls", "hls"), ("vivado", "vivado")):
-        body = BODY.format(environment=environment, recorder=RECORDER, kind=kind, products=products)
+        body = BODY.format(environment=environment, recorder=shlex.quote(str(RECORDER)), kind=kind, products=products)
         tool_script(tmp_path / "bin" / tool, f"{tool} v2023.2 (64-bit)" if tool == "vivado" else "v2023.2", body)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return build
@@ -76,6 +78,25 @@ def test_the_scripts_take_the_flow_to_its_end(build: Build) -> None:
     assert set(overlay["artifacts"]) == {f"fastcar.{suffix}" for suffix in ("bit", "hwh", "xsa", "dts", "dtbo")}
     again = run(build, find_tools(), Choice(), lambda stage, done, total: None)
     assert [step["phase"] for step in again if step["ran"]] == ["configure", "collect"]
+
+
+def test_a_project_in_a_folder_that_the_tools_stumble_over(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told of a link to it, in the build's folder."""
+    odd = tmp_path / "an odd $folder [1]"
+    odd.symlink_to(layout.ROOT.resolve(), target_is_directory=True)
+    monkeypatch.setattr(layout, "ROOT", odd)
+    assert build.package == build.folder / "package"
+    run(build, find_tools(), Choice(), lambda stage, done, total: None)
+    wrapper = build.log("csim").with_suffix(".tcl").read_text()
+    assert "odd" not in wrapper and f"{build.folder}/package/overlays/tcl/csim.tcl" in wrapper
+    assert build.package.resolve() == odd.resolve()
+    build.link_package()
+    build.package.unlink()
+    build.package.symlink_to(tmp_path)
+    build.link_package()
+    assert build.package.resolve() == odd.resolve()
 
 
 def test_a_gate_of_a_script_stops_the_flow(build: Build, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def copy(finished: tuple[Flow, dict[str, Outcome]], tmp_path: Path) -> Callable[
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         flow = Flow(folder)
-        shutil.copytree(finished[0].folder, folder, dirs_exist_ok=True)
+        shutil.copytree(finished[0].folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("package"))
         return flow
 
     return make
