@@ -7,15 +7,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..toolkit.config import BackboneConfig
+from ..toolkit.numerics.rope import inverse_frequencies
 
 __all__ = ["Llama", "RMSNorm", "apply_rotary", "rotary_tables"]
 
 
 def rotary_tables(config: BackboneConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosine and sine (positions, head_dim / 2) float32 of rotary embedding (arXiv 2104.09864, eq. 34)."""
-    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
-    angle = torch.outer(torch.arange(positions, dtype=torch.float64), config.rope_theta**-exponent)
-    return angle.cos().float(), angle.sin().float()
+    frequencies, factor = inverse_frequencies(config)
+    angle = torch.outer(torch.arange(positions, dtype=torch.float64), torch.from_numpy(frequencies))
+    return (factor * angle.cos()).float(), (factor * angle.sin()).float()
 
 
 def apply_rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["BackboneConfig", "FrameLayout", "Frozen"]
+__all__ = ["BackboneConfig", "FrameLayout", "Frozen", "RopeScaling"]
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -15,6 +15,32 @@ class Frozen(BaseModel):
     """A value read from a file: immutable, and a field nobody knows is an error rather than ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RopeScaling(Frozen):
+    """How rotary frequencies are stretched for a context longer than the ``original_positions`` of the training.
+
+    ``linear``: all by ``factor``. ``llama3``: low frequencies by ``factor``, high ones not, smoothly in between, by how
+    often a wave fits into the original context. ``yarn`` (arXiv 2309.00071, section 3.2): likewise by the number of
+    turns, ``beta_slow`` to ``beta_fast``; cosines and sines times ``attention_factor``, 0.1 ln(factor) + 1 by default.
+    """
+
+    type: Literal["linear", "llama3", "yarn"]
+    factor: float = Field(ge=1)
+    original_positions: Positive | None = None
+    low_freq_factor: float = Field(1.0, gt=0)
+    high_freq_factor: float = Field(4.0, gt=0)
+    beta_fast: float = Field(32.0, gt=0)
+    beta_slow: float = Field(1.0, gt=0)
+    attention_factor: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _complete(self) -> RopeScaling:
+        if self.type != "linear" and self.original_positions is None:
+            raise ValueError(f"{self.type} needs original_positions")
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise ValueError(f"high_freq_factor {self.high_freq_factor} must be above {self.low_freq_factor}")
+        return self
 
 
 class BackboneConfig(Frozen):
@@ -28,6 +54,7 @@ class BackboneConfig(Frozen):
     mlp: Positive
     vocab: Positive
     rope_theta: float = Field(10000.0, gt=0)
+    rope_scaling: RopeScaling | None = None
     norm_eps: float = Field(1e-5, gt=0)
 
     @model_validator(mode="after")
