@@ -15,7 +15,7 @@ __all__ = ["Llama", "RMSNorm", "apply_rotary", "rotary_tables"]
 def rotary_tables(config: BackboneConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosine and sine (positions, head_dim / 2) float32 of rotary embedding (arXiv 2104.09864, eq. 34)."""
     frequencies, factor = inverse_frequencies(config)
-    angle = torch.outer(torch.arange(positions, dtype=torch.float64), torch.from_numpy(frequencies))
+    angle = torch.outer(torch.arange(positions, dtype=torch.float64), torch.tensor(frequencies))
     return (factor * angle.cos()).float(), (factor * angle.sin()).float()
 
 
@@ -106,7 +106,12 @@ class Llama(nn.Module):
         self.config = config
         self.model = Decoder(config)
         self.lm_head = nn.Linear(config.hidden, config.vocab, bias=False)
-        cos, sin = rotary_tables(config, positions)
+        self._positions = positions
+        self.remake_tables()
+
+    def remake_tables(self) -> None:
+        """The rotary tables, which no checkpoint holds: again after a model was made without memory."""
+        cos, sin = rotary_tables(self.config, self._positions)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 

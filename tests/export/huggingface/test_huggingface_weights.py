@@ -1,0 +1,184 @@
+"""Checkpoints that transformers makes and saves: the float model computes the same logits, far beyond the first
+positions; what would be computed otherwise is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fastcar.export.huggingface.config import read_config
+from fastcar.export.huggingface.weights import load_llama
+from fastcar.toolkit.errors import CheckpointError
+
+POSITIONS = 700
+SIZES = {"hidden_size": 64, "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 8}
+MODELS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped queries": {"num_key_value_heads": 2},
+    "one key/value head": {"num_key_value_heads": 1},
+    "head_dim of its own": {"num_key_value_heads": 4, "head_dim": 16},
+    "tied": {"tie_word_embeddings": True},
+    "other theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0}},
+    "other eps": {"rms_norm_eps": 1e-3},
+    "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}},
+    "llama3": {
+        "rope_parameters": {
+            "rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 128,
+        }
+    },
+    "yarn": {
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 256,
+        }
+    },
+}  # fmt: skip
+
+
+def reference(**changes: Any) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=60, max_position_embeddings=1024, initializer_range=0.12,
+        **{**SIZES, "num_key_value_heads": 8, "tie_word_embeddings": False, **changes},
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    reference().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def difference(folder: Path, model: LlamaForCausalLM) -> torch.Tensor:
+    llama = load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    tokens = torch.randint(0, 60, (2, POSITIONS), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected, found = model(tokens).logits, llama(tokens)
+    assert expected.abs().max() > 1
+    return (found - expected).abs()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    model = reference(**MODELS[kind])
+    model.save_pretrained(tmp_path, max_shard_size="40KB")
+    found = difference(tmp_path, model)
+    assert found.max() < 1e-4 and found[:, 512:].max() < 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_of_half_precision(dtype: torch.dtype, tmp_path: Path) -> None:
+    reference().to(dtype).save_pretrained(tmp_path)
+    again = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert difference(tmp_path, again).max() < 1e-4
+
+
+def test_an_old_file(folder: Path) -> None:
+    """rope_theta and rope_scaling on their own, rotary tables among the tensors, no key/value heads named."""
+    model = reference(rope_parameters={"rope_type": "linear", "rope_theta": 20_000.0, "factor": 2.0})
+    model.save_pretrained(folder)
+
+    def old(config: dict) -> None:
+        del config["rope_parameters"], config["num_key_value_heads"]
+        config |= {"rope_theta": 20_000.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+
+    edit(folder, old)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    save_file(tensors, folder / "model.safetensors")
+    assert difference(folder, model).max() < 1e-4
+
+
+def edit(folder: Path, change: Callable[[dict], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another architecture": ({"architectures": ["MixtralForCausalLM"]}, "expected one of LlamaForCausalLM"),
+    "no architecture": ({"architectures": None}, "architectures None"),
+    "attention biases": ({"attention_bias": True}, "attention_bias true; expected false"),
+    "MLP biases": ({"mlp_bias": True}, "mlp_bias true; expected false"),
+    "another activation": ({"hidden_act": "gelu"}, "hidden_act 'gelu'; expected one of silu, swish"),
+    "tensor parallel sums": ({"pretraining_tp": 2}, "pretraining_tp 2; expected 1"),
+    "quantized before": ({"quantization_config": {"quant_method": "awq"}}, "quantization_config awq"),
+    "dynamic scaling": ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "type 'dynamic'"),
+    "longrope": (
+        {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}},
+        "expected linear, llama3, yarn or none",
+    ),
+    "yarn of others": ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "with mscale"),
+    "scaling without factor": ({"rope_parameters": {"rope_type": "linear"}}, "factor: Field required"),
+    "heads that do not divide": ({"num_key_value_heads": 3}, "heads 8 must be a multiple of kv_heads 3"),
+    "negative size": ({"intermediate_size": -1}, "mlp: Input should be greater than 0"),
+    "words for numbers": ({"num_hidden_layers": "many"}, "layers: Input should be a valid integer"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_would_be_silently_wrong_is_refused(kind: str, folder: Path) -> None:
+    changes, told = REFUSED[kind]
+    edit(folder, lambda config: config.update(changes))
+    with pytest.raises(CheckpointError) as caught:
+        read_config(folder / "config.json")
+    assert told in str(caught.value) and str(caught.value).startswith(f"{folder / 'config.json'}: ")
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_attention_heads", "rms_norm_eps", "max_position_embeddings"])
+def test_what_is_missing_is_named(key: str, folder: Path) -> None:
+    edit(folder, lambda config: config.pop(key))
+    with pytest.raises(CheckpointError, match=f"{key} is missing; expected the keys of a LLaMA"):
+        read_config(folder / "config.json")
+
+
+def test_no_config(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_config(folder / "none.json")
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="not JSON"):
+        read_config(folder / "config.json")
+
+
+def test_weights_of_another_config(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told before a weight is read."""
+    monkeypatch.setattr("fastcar.export.shards.store.TensorStore.read", lambda *_: pytest.fail("nothing may be read"))
+    edit(folder, lambda config: config.update(intermediate_size=96))
+    with pytest.raises(CheckpointError, match=r"mlp.gate_proj.weight is \(88, 64\); expected \(96, 64\)"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    edit(folder, lambda config: config.update(intermediate_size=88, num_hidden_layers=3))
+    with pytest.raises(CheckpointError, match=r"tensor model.layers.2.\S+ is missing"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    edit(folder, lambda config: config.update(num_hidden_layers=1))
+    with pytest.raises(CheckpointError, match=r"tensor model.layers.1.\S+ is not part of the model"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+
+
+def test_a_head_that_is_said_to_be_the_embedding(folder: Path) -> None:
+    edit(folder, lambda config: config.update(tie_word_embeddings=True))
+    with pytest.raises(CheckpointError, match="tie_word_embeddings true, but lm_head.weight is not model.embed_tokens"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"].clone()}, folder / "model.safetensors")
+    llama = load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    assert torch.equal(llama.lm_head.weight, llama.model.embed_tokens.weight)
+    edit(folder, lambda config: config.update(tie_word_embeddings=False))
+    save_file({name: one for name, one in tensors.items() if name != "lm_head.weight"}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="tensor lm_head.weight is missing"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+
+
+def test_numbers_that_are_none(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model.layers.1.mlp.up_proj.weight\[3, 4\] is nan"):
+        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
