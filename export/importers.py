@@ -1,4 +1,8 @@
-"""Checkpoint importers by declared format; adding one is a module with a loader and an entry here."""
+"""Checkpoint importers by declared format; adding one is a module with a loader and an entry in ``IMPORTERS``.
+
+A loader takes the folder and the path of a frame layout, if one was given; it checks all there is to check first, and
+makes an ``ImportedModel``.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from ..toolkit.bundle.prompts import Prompts
 from ..toolkit.config import FrameLayout
 from ..toolkit.errors import CheckpointError, UsageError
 from ..toolkit.settings import SamplingSettings
+from .clips import random_clips, read_clips
+from .huggingface.config import is_huggingface
 from .llama import Llama
 
 __all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "load_model"]
@@ -24,7 +31,8 @@ CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=50, top_p=1.0, guidance=2
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A checkpoint in memory. ``calibration`` and ``held_out`` (clips, positions) int64: prompt tokens and codes."""
+    """A checkpoint in memory. ``calibration`` and ``held_out`` (clips, positions) int64: prompt tokens and codes; None
+    without any. ``notes``: what a user has to know of the result."""
 
     name: str
     llama: Llama
@@ -34,16 +42,20 @@ class ImportedModel:
     frame_rate: float
     sampling: SamplingSettings
     calibration: torch.Tensor
-    held_out: torch.Tensor
+    held_out: torch.Tensor | None
+    notes: tuple[str, ...] = ()
 
 
-def _load_car(folder: Path) -> ImportedModel:
+def _load_car(folder: Path, frame_layout: Path | None) -> ImportedModel:
+    if frame_layout:
+        found = "given for a checkpoint that has its own"
+        raise UsageError("--frame-layout", found, "a Hugging Face checkpoint", "Leave it out.")
     from .car.checkpoint import load_checkpoint, load_clips
 
     checkpoint = load_checkpoint(folder)
     config = checkpoint.config
     prompts = config.prompt
-    _check_prompts(folder / "config.json", prompts, config.frame_layout)
+    _check_prompts(folder / "config.json", prompts, config.frame_layout, config.backbone.vocab)
     clips = {name: load_clips(folder, name).tokens(config.frame_layout) for name in ("calibration", "heldout")}
     return ImportedModel(
         name=config.name,
@@ -58,13 +70,48 @@ def _load_car(folder: Path) -> ImportedModel:
     )
 
 
-def _check_prompts(path: Path, prompts: Prompts, layout: FrameLayout) -> None:
+def _load_huggingface(folder: Path, frame_layout: Path | None) -> ImportedModel:
+    """LLaMA with video tokens in its vocabulary. Without clips it is calibrated on random codes."""
+    from .huggingface.config import read_config
+    from .huggingface.layout import NAME, check_layout, read_layout
+    from .huggingface.weights import load_llama
+    from .palette import code_colours
+
+    config, path = read_config(folder / "config.json"), frame_layout or folder / NAME
+    file = read_layout(path)
+    layout = file.frame_layout
+    check_layout(path, layout, config)
+    _check_prompts(path, file.prompt, layout, config.backbone.vocab)
+    notes = ["its codes are shown as colours: no decoder of pictures comes with such a checkpoint"]
+    if file.clips:
+        clips = read_clips(path.parent / file.clips, layout, "Correct it, or leave clips out.")
+    else:
+        prompts = np.stack([file.prompt.encode(phrase, layout.prompt_length) for phrase in file.prompt.phrases])
+        clips = random_clips(layout, prompts, RANDOM_CLIPS)
+        notes.append("calibrated on random codes: name clips in the frame layout")
+    tokens = clips.tokens(layout)
+    return ImportedModel(
+        name=file.name,
+        llama=load_llama(folder, config, layout.positions),
+        layout=layout,
+        prompts=file.prompt,
+        tokenizer=code_colours(layout.codes),
+        frame_rate=file.frame_rate,
+        sampling=file.settings(),
+        calibration=tokens,
+        held_out=tokens if file.clips else None,
+        notes=tuple(notes),
+    )
+
+
+def _check_prompts(path: Path, prompts: Prompts, layout: FrameLayout, vocab: int) -> None:
     """CheckpointError if a phrase cannot be encoded, there is none, or a word's token is a code's."""
     ids = (prompts.pad, prompts.start, *prompts.words.values())
-    outside = [token for token in ids if not 0 <= token < layout.code_offset]
+    codes = range(layout.code_offset, layout.code_offset + layout.codes)
+    outside = [token for token in ids if not 0 <= token < vocab or token in codes]
     if outside or not prompts.phrases:
         found = f"prompt token {outside[0]}" if outside else "no phrases"
-        expected = f"tokens below code_offset {layout.code_offset}, and phrases"
+        expected = f"tokens below {vocab} that are no codes ({codes.start} to {codes.stop - 1}), and phrases"
         raise CheckpointError(path, found, expected, "Correct `prompt`.")
     for phrase in prompts.phrases:
         try:
@@ -75,14 +122,23 @@ def _check_prompts(path: Path, prompts: Prompts, layout: FrameLayout) -> None:
             ) from error
 
 
-IMPORTERS: dict[str, Callable[[Path], ImportedModel]] = {"fastcar.checkpoint": _load_car}
+HUGGINGFACE = "huggingface"  # what such files have no word for: told by their architectures
+RANDOM_CLIPS = 8
+
+IMPORTERS: dict[str, Callable[[Path, Path | None], ImportedModel]] = {
+    "fastcar.checkpoint": _load_car,
+    HUGGINGFACE: _load_huggingface,
+}
 BUILT_IN = {"car": "car/checkpoint"}
 
 
-def load_model(model: str | Path) -> ImportedModel:
-    """A built-in model by name, or a checkpoint folder. CheckpointError if it is neither or cannot be used."""
+def load_model(model: str | Path, frame_layout: Path | None = None) -> ImportedModel:
+    """A built-in model by name, or a checkpoint folder. CheckpointError if it is neither or cannot be used.
+
+    ``frame_layout``: for checkpoints whose own files do not say where the video lies.
+    """
     folder = Path(str(files(__package__).joinpath(BUILT_IN[str(model)]))) if str(model) in BUILT_IN else Path(model)
-    return IMPORTERS[_declared_format(folder)](folder)
+    return IMPORTERS[_declared_format(folder)](folder, frame_layout)
 
 
 def _declared_format(folder: Path) -> str:
@@ -103,6 +159,8 @@ def _declared_format(folder: Path) -> str:
         ) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(config, f"not JSON ({error})", "a checkpoint's config.json", "Copy it again.") from error
+    if is_huggingface(declared):
+        return HUGGINGFACE
     name = declared.get("format") if isinstance(declared, dict) else None
     if not isinstance(name, str) or name not in IMPORTERS:
         raise CheckpointError(config, f"format {name!r}", f"one of: {known}", "Convert the checkpoint to one of these.")

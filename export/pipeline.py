@@ -56,6 +56,7 @@ def export_model(
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
     board: str | None = None,
+    frame_layout: str | Path | None = None,
     evaluate: bool = True,
     overwrite: bool = False,
     on_progress: Progress | None = None,
@@ -63,6 +64,7 @@ def export_model(
     """Quantize ``model`` (a built-in name or a checkpoint folder) by a recipe and write a bundle to ``out``.
 
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
+    ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``evaluate`` records the held-out cross-entropy beside that of the float model. UsageError, CheckpointError or
     OutputError before any work if an argument, the checkpoint or the place to write to cannot be used.
 
@@ -77,7 +79,7 @@ def export_model(
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
     engine = load_engine(board) if board else None
     out = Path(out)
-    imported = load_model(model)
+    imported = load_model(model, Path(frame_layout) if frame_layout else None)
     if engine:
         engine.config.check(imported.llama.config, imported.layout)
     check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
@@ -90,8 +92,8 @@ def export_model(
         quantized = quantize_with_report(
             imported.llama, imported.layout, chosen, imported.calibration, tas_query=tas_query, progress=progress
         )
-        record: dict[str, float | list[str]] = {"quantization_notes": list(quantized.report.notes)}
-        if evaluate:
+        record: dict[str, float | list[str]] = {"quantization_notes": [*imported.notes, *quantized.report.notes]}
+        if evaluate and imported.held_out is not None:
             record = _cross_entropies(imported, quantized, progress) | record
         write_backbone(folder, quantized.model)
         if engine:

@@ -26,6 +26,7 @@ from safetensors.torch import save_file
 from ...toolkit.bundle.prompts import Prompts
 from ...toolkit.config import BackboneConfig, FrameLayout, Frozen
 from ...toolkit.errors import CheckpointError, OutputError
+from ..clips import ClipSet, read_clips
 from ..llama import Llama
 from ..shards import TensorStore, check_tensors, read_finite
 from .tokenizer import DecoderConfig, EncoderConfig, Tokenizer
@@ -56,19 +57,6 @@ class CarCheckpoint:
     config: CarConfig
     llama: Llama
     tokenizer: Tokenizer
-
-
-@dataclass(frozen=True)
-class ClipSet:
-    """``codes`` (clips, frames, cells) uint16 and ``prompts`` (clips, prompt_length) int64 token ids."""
-
-    codes: np.ndarray
-    prompts: np.ndarray
-
-    def tokens(self, layout: FrameLayout) -> torch.Tensor:
-        """Token ids (clips, positions) int64 of the flattened clips."""
-        flat = self.codes.reshape(len(self.codes), -1).astype(np.int64) + layout.code_offset
-        return torch.from_numpy(np.concatenate([self.prompts, flat], 1))
 
 
 def load_checkpoint(folder: Path | str) -> CarCheckpoint:
@@ -113,19 +101,7 @@ def _load_tensors(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str,
 def load_clips(folder: Path | str, name: Literal["calibration", "heldout"]) -> ClipSet:
     """The clips of ``name``.safetensors; CheckpointError if a code or a prompt token is out of range."""
     folder = Path(folder)
-    layout, path = _load_config(folder).frame_layout, folder / f"{name}.safetensors"
-    store = TensorStore(path)
-    stored = {key: store.read(key) for key in store}
-    shapes = {"codes": (layout.frames, layout.tokens_per_frame), "prompts": (layout.prompt_length,)}
-    limits = {"codes": layout.codes, "prompts": layout.code_offset}
-    for key, shape in shapes.items():
-        if key not in stored or stored[key].shape[1:] != shape or not len(stored[key]):
-            found = tuple(stored[key].shape) if key in stored else "missing"
-            raise CheckpointError(path, f"tensor {key} is {found}", f"(clips, {', '.join(map(str, shape))})", _RETRAIN)
-        highest = int(stored[key].to(torch.int64).max())
-        if highest >= limits[key]:
-            raise CheckpointError(path, f"tensor {key} holds {highest}", f"less than {limits[key]}", _RETRAIN)
-    return ClipSet(stored["codes"].numpy(), stored["prompts"].numpy())
+    return read_clips(folder / f"{name}.safetensors", _load_config(folder).frame_layout, _RETRAIN)
 
 
 def load_frames(folder: Path | str) -> np.ndarray:

@@ -34,7 +34,8 @@ def find_files(folder: Path) -> tuple[list[Path], Path | None]:
             fix = "Copy the index too: it says which tensors belong to the model."
             raise CheckpointError(folder, told, "one file of weights, or shards with their index", fix)
     names = " or ".join(f"{name}{suffix}" for suffix, name in KINDS.items())
-    found = "no weights" if folder.is_dir() else "no such folder"
+    kinds = {True: "no weights in it", False: "not the name of weights" if folder.is_file() else "no such folder"}
+    found = kinds[folder.is_dir()]
     raise CheckpointError(folder, found, f"{names}, or shards with their index", "Is it the right folder?")
 
 

@@ -20,6 +20,7 @@ __all__ = ["command"]
         "fastcar export car --recipe w8a8 --out car-w8a8",
         "fastcar export ./my-checkpoint --recipe w4a8 --out my-w4a8",
         "fastcar export car --recipe w4a8 --board kv260 --out car-kv260",
+        "fastcar export ./llama-video --frame-layout layout.json --recipe w4a8 --out llama-w4a8",
         "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
     ),
 )
@@ -34,6 +35,11 @@ __all__ = ["command"]
     help="Query the score uses: after rotary embedding (the formula) or before (the authors' release).",
 )
 @click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
+@click.option(
+    "--frame-layout",
+    type=click.Path(path_type=Path),
+    help="Where the video lies, for a Hugging Face checkpoint  [default: frame_layout.json in it]",
+)
 @click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 @json_option
@@ -43,6 +49,7 @@ def command(
     out: Path,
     tas_query: str,
     board: str | None,
+    frame_layout: Path | None,
     archive: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -54,7 +61,14 @@ def command(
         _check_archive(archive, out, overwrite)
     with progress() as advance:
         bundle = export_model(
-            model, out, recipe=recipe, tas_query=tas_query, board=board, overwrite=overwrite, on_progress=advance
+            model,
+            out,
+            recipe=recipe,
+            tas_query=tas_query,
+            board=board,
+            frame_layout=frame_layout,
+            overwrite=overwrite,
+            on_progress=advance,
         )
     if archive:
         bundle.archive(archive)

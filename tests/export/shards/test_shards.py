@@ -167,7 +167,7 @@ def test_damage_is_found_before_anything_is_read(kind: str, sharded: Path, monke
 
 
 def test_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no weights; expected model.safetensors or pytorch_model.bin"):
+    with pytest.raises(CheckpointError, match="no weights in it; expected model.safetensors or pytorch_model.bin"):
         TensorStore(tmp_path)
     with pytest.raises(CheckpointError, match="no such folder"):
         TensorStore(tmp_path / "none")

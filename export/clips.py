@@ -1,0 +1,53 @@
+"""Clips in tokens: what quantization is calibrated with and quality is measured on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ..toolkit.config import FrameLayout
+from ..toolkit.errors import CheckpointError
+from .shards import TensorStore
+
+__all__ = ["ClipSet", "random_clips", "read_clips"]
+
+
+@dataclass(frozen=True)
+class ClipSet:
+    """``codes`` (clips, frames, cells) uint16 and ``prompts`` (clips, prompt_length) int64 token ids."""
+
+    codes: np.ndarray
+    prompts: np.ndarray
+
+    def tokens(self, layout: FrameLayout) -> torch.Tensor:
+        """Token ids (clips, positions) int64 of the flattened clips."""
+        flat = self.codes.reshape(len(self.codes), -1).astype(np.int64) + layout.code_offset
+        return torch.from_numpy(np.concatenate([self.prompts, flat], 1))
+
+
+def read_clips(path: Path, layout: FrameLayout, fix: str) -> ClipSet:
+    """A safetensors file of ``codes`` and ``prompts``. CheckpointError if one is missing, of another shape, or holds
+    a code or a prompt token that cannot be; ``fix``: what to do then."""
+    store = TensorStore(path)
+    shapes = {"codes": (layout.frames, layout.tokens_per_frame), "prompts": (layout.prompt_length,)}
+    limits = {"codes": layout.codes, "prompts": layout.code_offset}
+    stored = {}
+    for key, shape in shapes.items():
+        info = store.tensors.get(key)
+        if info is None or info.shape[1:] != shape or not info.shape[0]:
+            found = "missing" if info is None else info.shape
+            raise CheckpointError(path, f"tensor {key} is {found}", f"(clips, {', '.join(map(str, shape))})", fix)
+        stored[key] = store.read(key)
+        highest = int(stored[key].to(torch.int64).max())
+        if highest >= limits[key]:
+            raise CheckpointError(path, f"tensor {key} holds {highest}", f"less than {limits[key]}", fix)
+    return ClipSet(stored["codes"].numpy(), stored["prompts"].numpy())
+
+
+def random_clips(layout: FrameLayout, prompts: np.ndarray, clips: int, seed: int = 0) -> ClipSet:
+    """For a checkpoint without any: every code as likely as another, under ``prompts`` (phrases, prompt_length)."""
+    codes = np.random.default_rng(seed).integers(layout.codes, size=(clips, layout.frames, layout.tokens_per_frame))
+    return ClipSet(codes, prompts[np.arange(clips) % len(prompts)])
