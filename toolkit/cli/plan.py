@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def command(model: str | None, board: str | None, as_json: bool, published: bool
         options["search"],
         options["anyway"],
     )
-    out = options["out"] or Path(f"plan-{shape.name}-{Path(board).stem.lower()}")
+    label = re.sub(r"[^\w.-]+", "-", f"plan-{shape.name}-{Path(board).stem.lower()}")
+    out = options["out"] or Path(label)
     check_output_folder(out)
     with progress() as advance:
         plan = plan_model(request, advance)

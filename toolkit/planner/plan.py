@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -155,7 +156,8 @@ def _engine(
     reasons = "" if request.search else "; none that comes with the project takes the model"
     note = f"the best of {found.tried} within the budget, {found.refused} beyond it{reasons}"
     about = f"Sized for {request.shape.name} of {rows.rows} rows in {request.recipe}."
-    return Engine(board=request.board, config=found.engine, note=about), note
+    place = str(Path(request.board).resolve()) if request.board.endswith(".toml") else board.name
+    return Engine(board=place, config=found.engine, note=about), note
 
 
 def _refusal(engine: EngineConfig, parts: tuple[Pass, ...], rows: Rows) -> str | None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from cli_runs import run
 
+from fastcar import boards as boards_package
 from fastcar.overlays import load_engine
+from fastcar.toolkit.planner import shapes as shapes_module
 
 ARGUMENTS = ("--board", "kv260", "--recipe", "w4a8", "--rows", 2, "--replay-ratio", 0.87)
 
@@ -32,6 +34,19 @@ def test_json(tmp_path: Path, bundle_w4a8: Path) -> None:
     assert result["recipe"] == "w4a8" and result["frames"] == 3 and list(result["modes"]) == ["dense"]
     mode = result["modes"]["dense"]
     assert sum(one["seconds"] for one in mode["classes"].values()) == pytest.approx(mode["seconds_per_step"])
+
+
+def test_files_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board and a shape of one's own, by relative paths; the engine's file finds its board from where it lies."""
+    monkeypatch.chdir(tmp_path)
+    boards, shapes = Path(boards_package.__file__).parent, Path(shapes_module.__file__).parent / "shapes"
+    Path("mine.toml").write_text((boards / "zcu104.toml").read_text())
+    Path("odd.toml").write_text('name = "a/b [c]"\n' + (shapes / "llama-1.1b.toml").read_text())
+    outcome = run("plan", "odd.toml", "--board", "mine.toml", "--frames", 1, "--search")
+    assert outcome.code == 0, outcome.stderr
+    (file,) = tmp_path.glob("plan-a-b-*/engine.toml")
+    engine = load_engine(file)
+    assert Path(engine.board) == (tmp_path / "mine.toml").resolve()
 
 
 def test_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
