@@ -75,7 +75,11 @@ def passes(shape: ModelShape, int4: dict[str, bool]) -> tuple[Pass, ...]:
         every.append(_depth(shape.depth, int4))
     every += [projection_pass(projection, int4) for projection in shape.projections]
     for one in every:
-        ANY_ENGINE.check(one.config, one.layout)
+        try:
+            ANY_ENGINE.check(one.config, one.layout)
+        except UsageError as error:
+            found = f"{one.name}: {error.found}"
+            raise UsageError(shape.name, found, error.expected, "No engine of this kind holds it.") from error
     return tuple(every)
 
 
