@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..boards.model import Board
-from ..toolkit.errors import UsageError
+from ..toolkit.errors import FitError
 from ..toolkit.program.engine import EngineConfig
 from .memories import Storage
 from .units import Unit, units
@@ -26,6 +26,7 @@ __all__ = [
     "check_fits",
     "estimate",
     "estimate_on",
+    "is_within",
     "largest_groups",
     "placement",
     "table",
@@ -106,8 +107,13 @@ def budget(board: Board) -> KernelEstimate:
     return KernelEstimate("budget", **usable)
 
 
+def is_within(config: EngineConfig, board: Board) -> bool:
+    """Whether the estimate is within the budget."""
+    return not _over(config, board)
+
+
 def check_fits(config: EngineConfig, board: Board) -> None:
-    """UsageError with the table, and the number of groups that would fit, if the estimate exceeds the budget."""
+    """FitError with the table, and the number of groups that would fit, if the estimate exceeds the budget."""
     over = _over(config, board)
     if not over:
         return
@@ -119,8 +125,8 @@ def check_fits(config: EngineConfig, board: Board) -> None:
     used, usable = total(estimate_on(config, board)), budget(board)
     found = ", ".join(f"{LABELS[name]} {_number(getattr(used, name))}" for name in over)
     expected = ", ".join(f"{LABELS[name]} {_number(getattr(usable, name))}" for name in over)
-    lines = "\n".join(["", *aligned(table(config, board)), fix])
-    raise UsageError(f"engine {config.name} on {board.name}", f"an estimate of {found}", f"at most {expected}", lines)
+    subject, lines = f"engine {config.name} on {board.name}", "\n".join(aligned(table(config, board)))
+    raise FitError(subject, f"an estimate of {found}", f"at most {expected}", fix, lines)
 
 
 def largest_groups(config: EngineConfig, board: Board) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -125,7 +126,9 @@ def test_only_a_phase(folder: Path, vendor: FakeVendor) -> None:
 
 def test_an_engine_that_does_not_fit(folder: Path, vendor: FakeVendor) -> None:
     outcome = run("overlay", "build", "--board", "kv260", "--groups", "16", "--out", folder)
-    assert outcome.code == 2 and "Set groups to 3, the most that fit." in outcome.error
+    *lines, told = outcome.stderr.splitlines()
+    assert outcome.code == 2 and told.endswith("Set groups to 3, the most that fit.")
+    assert re.search(r"^total +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", "\n".join(lines), re.M), "unit by unit, a line each"
     assert not folder.exists() and vendor.journal == []
 
 
