@@ -24,6 +24,8 @@ from fastcar.toolkit.program.register_map import ADDRESS_RANGE, engine_registers
 Finished = tuple[Flow, dict[str, Outcome]]
 
 ENGINE_CPP = Path(fastcar.__file__).parent / "hls/engine/engine.cpp"
+# The lower window of M_AXI_HPM0_FPD, 256 MB (UG1085, system address map).
+HPM0 = 0xA000_0000, 0xB000_0000
 # What must be connected of each core, beside its interfaces.
 INPUTS = {
     "fastcar_engine": ("ap_clk", "ap_rst_n"),
@@ -94,6 +96,8 @@ def test_the_drivers_addresses(recorded: Recorded, handoff: ElementTree.Element)
     bases = sorted(vivado.values())
     assert all(base + size <= following for (base, size), (following, _) in pairwise(bases))
     assert all(base % size == 0 for base, size in bases)
+    low, high = HPM0
+    assert all(low <= base and base + size <= high for base, size in bases), "the processor sees nothing elsewhere"
 
 
 def test_the_engines_memory(recorded: Recorded, handoff: ElementTree.Element) -> None:
