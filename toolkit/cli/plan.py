@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...hls.resources import RESOURCES, budget, estimate_on, placement, total
+from ...hls.resources import RESOURCES, budget, estimate_on, is_within, placement, total
 from ...overlays.load import engine_text
 from ..errors import UsageError
 from ..output import check_output_folder, replacing
@@ -47,7 +47,7 @@ __all__ = ["command"]
 @click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
 @click.option("--engine", help="Name or .toml file  [default: the fastest that takes the model, else one sized]")
 @click.option("--search", is_flag=True, help="Size an engine for the model, whatever comes with the project.")
-@click.option("--anyway", is_flag=True, help="Plan the time although the board's memory does not hold the clip.")
+@click.option("--anyway", is_flag=True, help="Plan the time although memory or --engine do not fit.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the files  [default: plan-MODEL-BOARD]")
 @click.option("--published", is_flag=True, help="Instead: published designs and the paper's table, beside predictions.")
 @json_option
@@ -124,7 +124,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
         "engine": {**config.model_dump(), "build_id": f"{config.build_id:08x}", "origin": plan.origin},
         "bound_memories": placement(config, plan.board),
         "sustained_gb_s": plan.memory.beats_per_cycle * BEAT_BYTES * config.clock_mhz / 1e3,
-        "fits": plan.need.total <= most,
+        "fits": plan.need.total <= most and is_within(config, plan.board),
         "memory_bytes": {**dict(plan.need.parts()), "total": plan.need.total, "limit": most},
         "first": plan.step,
         "resources": {name: {"used": getattr(used, name), "budget": getattr(usable, name)} for name in RESOURCES},
@@ -188,7 +188,7 @@ def _show(result: dict[str, Any]) -> None:
     rows += [(name.upper(), f"{one['used']:g}", f"{one['budget']:g}") for name, one in result["resources"].items()]
     table("Fits", rows, ("", "needs", "of"))
     if not result["fits"]:
-        say("the memory does NOT hold the clip: what follows is only how long it would take")
+        say("it does NOT fit: what follows is only how long it would take")
     modes = result["modes"]
     dense = modes["dense"]["seconds_per_step"]
     table("A step, its frame, the clip", [_mode_row(name, one, dense) for name, one in modes.items()], MODE_TITLES)

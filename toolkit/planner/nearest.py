@@ -1,12 +1,18 @@
-"""What would fit where a model does not: a shorter clip, no guidance, fewer layers, fewer bits, another board."""
+"""What would fit where a model does not: a shorter clip, no guidance, fewer layers, fewer bits, another board.
+
+To fit is both: the board's memory holds the clip, and its device the least engine that takes the model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
 from ...boards import Board, board_names, load_board
+from ...hls.resources import is_within
 from .memory_fit import MIB, largest, memory_need
 from .passes import RECIPES, int4_layers, passes
+from .search import sized_engine
 from .shapes import ModelShape, load_shape, shape_names
 from .step import Rows
 
@@ -15,39 +21,43 @@ __all__ = ["nearest"]
 
 def nearest(shape: ModelShape, recipe: str, rows: int | None, board: Board) -> list[str]:
     """Lines of text, the smallest change first; each was computed, none is a guess."""
-    most, _ = largest(board)
-    lines = list(_changes(shape, recipe, rows or (2 if shape.guided else 1), most))
+    wanted = rows or (2 if shape.guided else 1)
+    lines = list(_changes(shape, recipe, wanted, board))
     boards = [other for other in map(load_board, board_names()) if other.name != board.name]
-    size = memory_need(passes(shape, int4_layers(recipe)), _rows(shape, rows or (2 if shape.guided else 1))).total
-    fitting = [_board_name(other) for other in boards if size <= largest(other)[0]]
+    fitting = [_board_name(other) for other in boards if _size(shape, recipe, wanted, other) is not None]
     lines.append(f"as it is: on {', '.join(fitting)}" if fitting else "as it is: on no board that is known here")
-    others = [name for name in shape_names() if name != shape.name and _total(load_shape(name), recipe, None) <= most]
+    others = [name for name in shape_names() if name != shape.name and _fits_as_it_is(name, recipe, board)]
     if others:
         lines.append(f"other built-in shapes on {board.name}: {', '.join(others)}")
     return lines
 
 
-def _changes(shape: ModelShape, recipe: str, rows: int, most: int) -> Iterator[str]:
-    layout = shape.frame_layout
-    for frames in range(layout.frames - 1, 0, -1):
-        shorter = _with(shape, frames=frames)
-        if (size := _total(shorter, recipe, rows)) <= most:
-            yield f"{frames} frames instead of {layout.frames}: {size / MIB:,.0f} MiB"
-            break
-    if rows > 1 and (size := _total(_with(shape, guided=False), recipe, 1)) <= most:
-        yield f"one row, without guidance: {size / MIB:,.0f} MiB"
+def _changes(shape: ModelShape, recipe: str, rows: int, board: Board) -> Iterator[str]:
+    layout, layers = shape.frame_layout, shape.backbone.layers
+    if frames := _most(layout.frames - 1, lambda frames: _size(_with(shape, frames=frames), recipe, rows, board)):
+        size = _size(_with(shape, frames=frames), recipe, rows, board)
+        yield f"{frames} frames instead of {layout.frames}: {_mib(size)}"
+    if rows > 1 and (size := _size(_with(shape, guided=False), recipe, 1, board)):
+        yield f"one row, without guidance: {_mib(size)}"
     for other, bits in RECIPES.items():
-        if bits < RECIPES[recipe] and (size := _total(shape, other, rows)) <= most:
-            yield f"recipe {other}: {size / MIB:,.0f} MiB"
+        if bits < RECIPES[recipe] and (size := _size(shape, other, rows, board)):
+            yield f"recipe {other}: {_mib(size)}"
     smallest = min(RECIPES, key=lambda name: RECIPES[name])
-    for frames, one_row in ((layout.frames, False), (layout.frames, True), (1, True)):
-        for layers in range(shape.backbone.layers - 1, 0, -1):
-            fewer = _with(shape, layers=layers, frames=frames, guided=shape.guided and not one_row)
-            if (size := _total(fewer, smallest, 1 if one_row else rows)) <= most:
-                what = f"the first {layers} of its {shape.backbone.layers} layers in {smallest}, "
-                kept = "one row" if one_row else f"{rows} row{'s' * (rows > 1)}"
-                yield f"{what}{frames} frame{'s' * (frames > 1)}, {kept}: {size / MIB:,.0f} MiB"
-                break
+    for frames, kept in dict.fromkeys([(layout.frames, rows), (layout.frames, 1), (1, 1)]):
+        fewer = _with(shape, frames=frames, guided=shape.guided and kept > 1)
+        if most := _most(layers - 1, lambda n, of=fewer, kept=kept: _size(_with(of, n), smallest, kept, board)):
+            what = f"the first {most} of its {layers} layers in {smallest}, {frames} frame{'s' * (frames > 1)}"
+            size = _size(_with(fewer, most), smallest, kept, board)
+            yield f"{what}, {'one row' if kept == 1 else f'{kept} rows'}: {_mib(size)}"
+
+
+def _most(limit: int, size: Callable[[int], int | None]) -> int:
+    """The largest number up to ``limit`` of what fits; more of it never takes less. 0 if none does."""
+    return bisect_left(range(1, limit + 1), True, key=lambda number: size(number) is None)
+
+
+def _mib(size: int | None) -> str:
+    return f"{(size or 0) / MIB:,.0f} MiB"
 
 
 def _with(shape: ModelShape, layers: int | None = None, frames: int | None = None, **changes: object) -> ModelShape:
@@ -58,8 +68,18 @@ def _with(shape: ModelShape, layers: int | None = None, frames: int | None = Non
     return shape.model_copy(update=changes)
 
 
-def _total(shape: ModelShape, recipe: str, rows: int | None) -> int:
-    return memory_need(passes(shape, int4_layers(recipe)), _rows(shape, rows or (2 if shape.guided else 1))).total
+def _size(shape: ModelShape, recipe: str, rows: int, board: Board) -> int | None:
+    """Bytes of its clip; None if the board's memory does not hold them, or its device no engine for it."""
+    parts = passes(shape, int4_layers(recipe))
+    size = memory_need(parts, _rows(shape, rows)).total
+    if size > largest(board)[0]:
+        return None
+    return size if is_within(sized_engine("least", parts, rows, board.overlay.clock_mhz), board) else None
+
+
+def _fits_as_it_is(name: str, recipe: str, board: Board) -> bool:
+    shape = load_shape(name)
+    return _size(shape, recipe, 2 if shape.guided else 1, board) is not None
 
 
 def _rows(shape: ModelShape, rows: int) -> Rows:

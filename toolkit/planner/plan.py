@@ -10,7 +10,7 @@ import numpy as np
 
 from ...boards import Board, load_board
 from ...hls.counting import Counter, Memory, counter_of_any_engine
-from ...hls.resources import estimate_on, total
+from ...hls.resources import aligned, check_fits, estimate_on, is_within, table, total
 from ...overlays.load import Engine, load_engine
 from ..board.fit import engines_for
 from ..errors import FitError, UsageError
@@ -22,7 +22,7 @@ from .limits import Limit, limit_of
 from .memory_fit import MIB, MemoryNeed, largest, memory_need, memory_step
 from .nearest import nearest
 from .passes import Pass, int4_layers, passes
-from .search import engine_memory, search_engine, sized_engine
+from .search import engine_memory, search_engine, sized_engine, too_large
 from .shapes import ModelShape
 from .step import Rows, StepCounter
 
@@ -35,7 +35,7 @@ Advance = Callable[[str, int, int], None]
 class Request:
     """``engine``: name or path; None: the board's fastest that takes the model, else one is sized for it.
     ``search``: size one in any case. ``rows`` None: two where the model is guided, else one. ``anyway``: plan the time
-    of what the memory does not hold, too."""
+    of what the memory does not hold, too, and of a given engine that the device does not hold."""
 
     shape: ModelShape
     board: str
@@ -90,7 +90,10 @@ class Plan:
 
 
 def plan_model(request: Request, advance: Advance = lambda stage, done, total: None) -> Plan:
-    """FitError, with the sum spelled out and the nearest that fits, if the model does not fit the board."""
+    """FitError, with the sum spelled out and the nearest that fits, if the board does not hold the clip or an engine.
+
+    UsageError if the engine that is asked for does not take the model.
+    """
     board = load_board(request.board)
     rows = rows_of(request.shape, request.rows)
     parts = passes(request.shape, int4_layers(request.recipe))
@@ -127,11 +130,24 @@ def check_memory(request: Request, board: Board, parts: tuple[Pass, ...], need: 
     lines = [f"  {size / MIB:>9,.0f} MiB  {name}" for name, size in need.parts()]
     lines.append(f"  {need.total / MIB:>9,.0f} MiB  in all")
     lines.append(f"  {most / MIB:>9,.0f} MiB  {board.name}: {why}")
-    fits = nearest(request.shape, request.recipe, request.rows, board)
-    lines += ["What fits, the smallest change first:", *(f"  {text}" for text in fits)]
     found = f"{need.total / MIB:,.0f} MiB for a clip in {request.recipe}"
+    raise _unfit(request, board, found, f"at most {most / MIB:,.0f} MiB", lines)
+
+
+def _check_least(request: Request, board: Board, least: EngineConfig) -> None:
+    """FitError with the units of the least engine for the model and the nearest that fits, if it is beyond the board.
+
+    One with more groups or wider units would be, too.
+    """
+    if not is_within(least, board):
+        raise _unfit(request, board, *too_large(least, board), [f"  {line}" for line in aligned(table(least, board))])
+
+
+def _unfit(request: Request, board: Board, found: str, expected: str, lines: list[str]) -> FitError:
+    fits = nearest(request.shape, request.recipe, request.rows, board)
+    lines = [*lines, "What fits, the smallest change first:", *(f"  {text}" for text in fits)]
     subject, fix = f"{request.shape.name} on {board.name}", f"Nearest that fits: {fits[0]}."
-    raise FitError(subject, found, f"at most {most / MIB:,.0f} MiB", fix, "\n".join(lines))
+    return FitError(subject, found, expected, fix, "\n".join(lines))
 
 
 def _engine(
@@ -143,6 +159,8 @@ def _engine(
         if reason:
             fix = "Leave --engine out to have one sized for the model."
             raise UsageError(f"engine {engine.config.name}", reason, "an engine that takes the model", fix)
+        if not request.anyway:
+            check_fits(engine.config, board)
         return engine, "given"
     known = [] if request.search or board.device.estimates_only else engines_for(board)
     accepting = [engine for engine in known if _refusal(engine.config, parts, rows) is None]
@@ -150,6 +168,7 @@ def _engine(
         return _fastest(accepting, parts, rows, counter, board), "comes with the project"
     clock = board.overlay.clock_mhz
     base = sized_engine(f"{request.shape.name}-{board.name}", parts, rows.rows, clock)
+    _check_least(request, board, base)
     found = search_engine(
         board, parts, rows, request.replay, counter, base, lambda done, total: advance("sizing engines", done, total)
     )

@@ -19,7 +19,7 @@ from .decisions import replay_masks
 from .passes import BACKBONE, PROJECTION, Pass
 from .step import Rows, StepCounter
 
-__all__ = ["Found", "engine_memory", "search_engine", "sized_engine"]
+__all__ = ["Found", "engine_memory", "search_engine", "sized_engine", "too_large"]
 
 GROUPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 VECTORS = (1, 2, 4, 8, 16)
@@ -92,7 +92,8 @@ def search_engine(
     shapes = [base.model_copy(update={"groups": g, "vector": v}) for g, v in product(GROUPS, VECTORS)]
     affordable = [one for one in shapes if ranked.fits(one)]
     if not affordable:
-        raise UsageError(f"{base.name} on {board.name}", *_too_large(shapes[0], board))
+        fix = "Fewer rows, frames or codes need less; or take a larger board."
+        raise UsageError(f"{base.name} on {board.name}", *too_large(shapes[0], board), fix)
     for done, one in enumerate(affordable):
         ranked.time(one)
         advance(done + 1, len(affordable) + 2)
@@ -154,10 +155,10 @@ def _shortened(one: Pass) -> Pass:
     return Pass(one.name, one.config.model_copy(update={"layers": layers}), one.layout, one.int4, one.omitted)
 
 
-def _too_large(engine: EngineConfig, board: Board) -> tuple[str, str, str]:
+def too_large(engine: EngineConfig, board: Board) -> tuple[str, str]:
+    """What the least engine for a model takes beyond the budget, and the budget."""
     used, usable = total(estimate_on(engine, board)), budget(board)
     over = [name for name in RESOURCES if getattr(used, name) > getattr(usable, name)]
     found = ", ".join(f"{name} {getattr(used, name):,g}" for name in over)
     expected = ", ".join(f"{name} {getattr(usable, name):,g}" for name in over)
-    fix = "Fewer rows, frames or codes need less; or take a larger board."
-    return f"the least engine for it takes {found} (estimated)", f"at most {expected}", fix
+    return f"the least engine for it takes {found} (estimated)", f"at most {expected}"

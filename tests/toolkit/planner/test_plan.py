@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fastcar.boards import board_names, load_board
-from fastcar.hls.resources import RESOURCES, budget, estimate_on, total
+from fastcar.hls.resources import RESOURCES, budget, estimate_on, is_within, total
 from fastcar.toolkit.errors import FitError, UsageError
 from fastcar.toolkit.planner.clip import Replay
 from fastcar.toolkit.planner.energy import power
@@ -64,10 +64,8 @@ def test_a_step_takes_what_its_bytes_take_or_the_limit_is_named(name: str, board
     try:
         found = plan_model(Request(shape, board, replay=Replay(0.8, "all")))
     except FitError as error:
-        assert "MiB" in str(error) and "in all" in error.dump
-        return
-    except UsageError as error:
-        assert "the least engine for it takes" in str(error)
+        memory = "MiB" in str(error) and "in all" in error.dump
+        assert memory or ("the least engine for it takes" in str(error) and "budget" in error.dump)
         return
     for mode in found.modes.values():
         rate = found.memory.beats_per_cycle * 16 * mode.clock_mhz * 1e6
@@ -107,6 +105,27 @@ def test_what_is_called_nearest_fits_and_one_layer_more_does_not(name: str, boar
             shape = shape.model_copy(update=parts)
             sizes.append(memory_need(passes(shape, int4_layers(named)), Rows(1, 1) if one_row else Rows(2, 1)).total)
         assert sizes[0] <= most < sizes[1]
+
+
+def test_a_device_that_holds_no_engine_is_nobodys_nearest() -> None:
+    """The memory of an Ultra96-V2 holds these clips; of its LUTs no engine for them can be made."""
+    with pytest.raises(FitError, match="the least engine for it takes lut .* at most lut 59,976") as caught:
+        plan("car", "ultra96v2")
+    table, nearest = caught.value.dump.split("What fits, the smallest change first:\n")
+    total, allowed = (re.search(rf"^  {name} .* (\d+)$", table, re.M) for name in ("total", "budget"))
+    assert total and allowed and int(total[1]) > int(allowed[1]) == 59_976
+    assert nearest.strip() == "as it is: on kr260, kv260, u280 (estimates only), zcu102, zcu104, zcu106"
+
+    with pytest.raises(FitError, match="5,022 MiB") as caught:
+        plan("vila-u-7b", "ultra96v2")
+    assert "layers in" not in caught.value.dump and "other built-in shapes" not in caught.value.dump
+
+
+def test_an_engine_that_the_board_does_not_hold() -> None:
+    with pytest.raises(FitError, match="engine zcu102 on kv260: an estimate of LUT .* the most that fit"):
+        plan("car", "kv260", engine="zcu102")
+    found = plan("car", "kv260", engine="zcu102", anyway=True)
+    assert found.engine.config.name == "zcu102" and not is_within(found.engine.config, found.board)
 
 
 def test_time_of_what_does_not_fit() -> None:
