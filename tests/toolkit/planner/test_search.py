@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastcar.boards import load_board
+from fastcar.boards import board_names, load_board
 from fastcar.hls.counting import counter_of_any_engine
 from fastcar.hls.memories import Memory
 from fastcar.hls.resources import RESOURCES, budget, estimate, estimate_on, placement, total
@@ -18,7 +18,7 @@ from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.planner.clip import Replay
 from fastcar.toolkit.planner.passes import int4_layers, passes
 from fastcar.toolkit.planner.plan import Request, plan_model
-from fastcar.toolkit.planner.search import GROUPS, VECTORS, engine_memory, search_engine, sized_engine
+from fastcar.toolkit.planner.search import CLOCKS, GROUPS, VECTORS, engine_memory, search_engine, sized_engine
 from fastcar.toolkit.planner.shapes import load_shape
 from fastcar.toolkit.planner.step import Rows, StepCounter
 
@@ -45,6 +45,23 @@ def test_no_engine_within_the_budget_is_faster(name: str) -> None:
         used = total(estimate_on(other, board))
         if all(getattr(used, key) <= getattr(usable, key) for key in RESOURCES):
             assert seconds(other, board) > best / 1.03, (groups, vector)
+    used = total(estimate_on(found, board))
+    assert all(getattr(used, key) <= getattr(usable, key) for key in RESOURCES)
+    assert (found.clock_mhz < base.clock_mhz) == (name == "zcu104"), "whose memory is slower than the ports"
+    clocks = [round(base.clock_mhz * share) for share in CLOCKS]
+    slower = [found.model_copy(update={"clock_mhz": float(mhz)}) for mhz in clocks if mhz < found.clock_mhz]
+    assert slower and all(seconds(one, board) > 1.005 * best for one in slower), "a slower clock loses nothing"
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_the_memory_an_engine_gets(name: str) -> None:
+    """Four columns, each behind a 128-bit port at the engine's clock; on the U280 behind eight of 256 bits."""
+    board = load_board(name)
+    memory = engine_memory(board, 200)
+    assert memory.port_width == (16 if name == "u280" else 1)
+    assert memory.beats_per_cycle == pytest.approx(min(4 * memory.port_width, board.ddr.sustained_gb_s / 0.2 / 16))
+    if name == "kv260":
+        assert engine_memory(board, 300).beats_per_cycle == pytest.approx(0.85 * 19.2e9 / 16 / 300e6)
 
 
 def test_what_nothing_fits() -> None:
