@@ -60,6 +60,14 @@ def test_counters_are_those_of_the_simulation(bundle_w4a8: Path, tmp_path: Path,
     assert len(compared) >= 12
     assert {name: simulated[name] for name in compared} == {name: sums[name] for name in compared}
 
+    layers, layout = manifest.config.layers, manifest.frame_layout.model_copy(update={"frames": 2})
+    parts = passes(load_shape(bundle.path), int4)
+    step = StepCounter(counter, parts, Rows(2, 1), engine.config, Memory(3.4), attention)
+    drawn = Replay(float(clip.replay[1:].mean()), "independent")
+    planned = clip_counts(step, layout, layers, 2, drawn)["replay+drs" if reassign else "replay"]
+    # Sampled, with decisions of its own; and the clip is so short that each start's own cycles show.
+    assert planned.cycles_per_clip == pytest.approx(sums["cycles"], rel=0.1)
+
 
 def test_bytes_of_a_step_by_hand() -> None:
     """Weights of 4 bits with a multiplier a group of 32 and a scale an output, the head's of 8; keys and values."""
