@@ -34,10 +34,23 @@ def test_what_is_missed_is_explained(rows: list[Comparison]) -> None:
     assert missed == {"TinyLlama 1.1B", "OPT-1.3B", "BitNet 0.73B", "Qwen2.5-0.5B", "LLaMA2-7B"}
 
 
+def test_every_row_of_the_table(rows: list[Comparison]) -> None:
+    """Megabytes a token and tokens a second, as the README shows them."""
+    table = [
+        (3654, 4.43), (4028, 4.46), (4028, 7.86), (1040, 13.96), (1366, 10.04),
+        (148, 73.5), (148, 23.0), (148, 73.5), (266, 8.66), (2953, 14.9),
+    ]  # fmt: skip
+    assert [row.bytes_per_token / 1e6 for row in rows] == pytest.approx([size for size, _ in table], rel=0.01)
+    assert [row.predicted for row in rows] == pytest.approx([rate for _, rate in table], rel=0.02)
+
+
 def test_bytes_a_token_by_hand(rows: list[Comparison]) -> None:
     """LLaMA2-7B: 6.61 G weights of 4.25 bits with the head, and 512 positions of keys and values of 8 bits."""
     by_hand = (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 4096 * 32000) * 17 / 32 + 2 * 32 * 4096 * 512
     assert rows[0].bytes_per_token == pytest.approx(by_hand, rel=0.01)
+    heads_in_parts = (32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 4096 * 128256) * 17 / 32
+    for row in rows[1:3]:
+        assert row.bytes_per_token == pytest.approx(heads_in_parts + 2 * 32 * 1024 * 512, rel=0.01)
     use = rows[0].bytes_per_token * rows[0].predicted / 19.2e9
     assert 0.97 * 0.845 < use <= 0.845
 
