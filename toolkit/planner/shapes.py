@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from ...boards.load import tomllib
+from ...export.huggingface.config import is_huggingface, read_config
+from ...export.huggingface.layout import NAME, check_layout, read_layout
 from ..bundle.manifest import Manifest
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import CheckpointError, UsageError
@@ -119,10 +121,12 @@ def _of_bundle(folder: Path) -> ModelShape:
 
 
 def _of_checkpoint(path: Path, name: str) -> ModelShape:
-    """Of the project's own format; only its description is read."""
+    """Of the project's own format, or Hugging Face's; only its description is read."""
     expected, fix = "backbone and frame_layout, as in the project's own checkpoints", "Is it the right folder?"
     try:
         declared: Any = json.loads(path.read_text("utf-8"))
+        if is_huggingface(declared):
+            return _of_huggingface(path)
         parts = {key: declared[key] for key in ("backbone", "frame_layout")}
         return ModelShape.model_validate({"name": name, "title": f"checkpoint {name}", **parts})
     except OSError as error:
@@ -131,6 +135,20 @@ def _of_checkpoint(path: Path, name: str) -> ModelShape:
         raise CheckpointError(path, _first(error), expected, fix) from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise CheckpointError(path, f"does not describe a model ({error!r})", expected, fix) from error
+
+
+def _of_huggingface(path: Path) -> ModelShape:
+    """With the frame layout beside it."""
+    config, place = read_config(path), path.parent / NAME
+    layout = read_layout(place)
+    check_layout(place, layout.frame_layout, config)
+    return ModelShape(
+        name=layout.name,
+        title=f"checkpoint {path.parent.name}",
+        backbone=config.backbone,
+        frame_layout=layout.frame_layout,
+        guided=layout.settings().guided,
+    )
 
 
 def _first(error: ValidationError) -> str:

@@ -59,6 +59,21 @@ def test_of_a_checkpoint_no_weights_are_read(tmp_path: Path) -> None:
     assert load_shape(tmp_path).backbone == car.backbone
 
 
+def test_of_a_hugging_face_checkpoint(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96}
+    rest = {"vocab_size": 50, "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "architectures": ["LlamaForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps({**sizes, **rest}))
+    with pytest.raises(CheckpointError, match="frame_layout.json: cannot be read"):
+        load_shape(tmp_path)
+    layout = {"prompt_length": 2, "frames": 2, "grid": [4, 4], "code_offset": 8, "codes": 40}
+    prompt = {"pad": 0, "start": 1, "words": {}, "phrases": []}
+    told = {"name": "small", "frame_layout": layout, "prompt": prompt, "sampling": {"guidance": 2.0}}
+    (tmp_path / "frame_layout.json").write_text(json.dumps(told))
+    shape = load_shape(tmp_path)
+    assert (shape.name, shape.backbone.layers, shape.frame_layout.codes, shape.guided) == ("small", 3, 40, True)
+    assert passes(shape, int4_layers("w8a8"))
+
+
 @pytest.mark.parametrize(
     ("text", "found"), [("{", "does not describe"), ("[]", "does not describe"), ('{"backbone": {}}', "does not")]
 )
