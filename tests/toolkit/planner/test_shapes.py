@@ -61,7 +61,8 @@ def test_of_a_checkpoint_no_weights_are_read(tmp_path: Path) -> None:
 
 def test_of_a_hugging_face_checkpoint(tmp_path: Path) -> None:
     sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96}
-    rest = {"vocab_size": 50, "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "architectures": ["LlamaForCausalLM"]}
+    rest = {"vocab_size": 50, "rms_norm_eps": 1e-5, "max_position_embeddings": 64}
+    rest |= {"architectures": ["LlamaForCausalLM"]}
     (tmp_path / "config.json").write_text(json.dumps({**sizes, **rest}))
     with pytest.raises(CheckpointError, match="frame_layout.json: cannot be read"):
         load_shape(tmp_path)
