@@ -241,3 +241,18 @@ def test_a_project_that_was_removed_is_synthesized_anew(build: Build, vendor: Fa
     shutil.rmtree(build.folder / "hls")
     go(build)
     assert vendor.journal == ["csynth"]  # with the result that it had
+
+
+def test_what_each_phase_builds_on() -> None:
+    """A gate that is left out would let a bitstream of an engine pass that failed it."""
+    built_on = {phase.name: set(phase.needs) | set(phase.gates) for phase in PHASES}
+    reached: dict[str, set[str]] = {}
+    for phase in PHASES:
+        own = built_on[phase.name]
+        assert own <= set(reached), f"{phase.name} before what it builds on"
+        reached[phase.name] = own.union(*(reached[name] for name in own)) if own else set()
+    before = {"configure", "csim", "csynth", "cosim", "export_ip"}
+    before |= {"block_design", "synthesis", "implementation", "timing"}
+    assert reached["bitstream"] == before
+    assert "csim" in built_on["csynth"] and "cosim" in built_on["export_ip"] and "timing" in built_on["bitstream"]
+    assert reached["collect"] >= before | {"bitstream"}
