@@ -14,10 +14,12 @@ from .shards import TensorStore
 
 __all__ = ["ClipSet", "random_clips", "read_clips"]
 
+WHOLE = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64)
+
 
 @dataclass(frozen=True)
 class ClipSet:
-    """``codes`` (clips, frames, cells) uint16 and ``prompts`` (clips, prompt_length) int64 token ids."""
+    """``codes`` (clips, frames, cells) and ``prompts`` (clips, prompt_length): whole numbers, token ids."""
 
     codes: np.ndarray
     prompts: np.ndarray
@@ -40,10 +42,17 @@ def read_clips(path: Path, layout: FrameLayout, fix: str) -> ClipSet:
         if info is None or info.shape[1:] != shape or not info.shape[0]:
             found = "missing" if info is None else info.shape
             raise CheckpointError(path, f"tensor {key} is {found}", f"(clips, {', '.join(map(str, shape))})", fix)
-        stored[key] = store.read(key)
-        highest = int(stored[key].to(torch.int64).max())
-        if highest >= limits[key]:
-            raise CheckpointError(path, f"tensor {key} holds {highest}", f"less than {limits[key]}", fix)
+        if info.dtype not in WHOLE:
+            raise CheckpointError(path, f"tensor {key} is of {info.dtype}", "whole numbers, such as int64", fix)
+        stored[key] = store.read(key).to(torch.int64)
+        lowest, highest = int(stored[key].min()), int(stored[key].max())
+        if lowest < 0 or highest >= limits[key]:
+            wrong = lowest if lowest < 0 else highest
+            raise CheckpointError(path, f"tensor {key} holds {wrong}", f"less than {limits[key]}, not below 0", fix)
+    clips = {key: len(tensor) for key, tensor in stored.items()}
+    if clips["codes"] != clips["prompts"]:
+        found = f"{clips['codes']} clips in codes, {clips['prompts']} in prompts"
+        raise CheckpointError(path, found, "a prompt for each clip", fix)
     return ClipSet(stored["codes"].numpy(), stored["prompts"].numpy())
 
 

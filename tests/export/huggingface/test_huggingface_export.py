@@ -136,6 +136,26 @@ def test_clips_of_the_user(folder: Path, tmp_path: Path) -> None:
             load_model(folder)
 
 
+BAD_CLIPS: dict[str, tuple[dict[str, torch.Tensor], str]] = {
+    "a code below 0": ({"codes": torch.full((2, 3, 20), -1)}, "codes holds -1"),
+    "a prompt below 0": ({"prompts": torch.tensor([[2, -5, 1]] * 2)}, "prompts holds -5"),
+    "fractions": ({"codes": torch.full((2, 3, 20), 1.5)}, "codes is of torch.float32; expected whole numbers"),
+    "half precision": ({"prompts": torch.ones((2, 3), dtype=torch.bfloat16)}, "prompts is of torch.bfloat16"),
+    "truths": ({"codes": torch.ones((2, 3, 20), dtype=torch.bool)}, "codes is of torch.bool"),
+    "more prompts": ({"prompts": torch.ones((3, 3), dtype=torch.int64)}, "2 clips in codes, 3 in prompts"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_CLIPS)
+def test_bad_clips(kind: str, folder: Path) -> None:
+    change, message = BAD_CLIPS[kind]
+    good = {"codes": torch.zeros((2, 3, 20), dtype=torch.int64), "prompts": torch.ones((2, 3), dtype=torch.int64)}
+    save_file({**good, **change}, folder / "clips.safetensors")
+    edit(folder, lambda layout: layout.update(clips="clips.safetensors"))
+    with pytest.raises(CheckpointError, match=message):
+        load_model(folder)
+
+
 BAD: dict[str, tuple[Callable[[dict], object], str]] = {
     "no grid": (lambda layout: layout["frame_layout"].pop("grid"), "frame_layout.grid: Field required"),
     "unknown key": (lambda layout: layout.update(fps=3), "fps: Extra inputs are not permitted"),
