@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["BackboneConfig", "FrameLayout", "Frozen", "RopeScaling"]
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, le=(1 << 31) - 1)]
+"""What registers and 32-bit indices hold."""
 
 
 class Frozen(BaseModel):
@@ -26,13 +27,13 @@ class RopeScaling(Frozen):
     """
 
     type: Literal["linear", "llama3", "yarn"]
-    factor: float = Field(ge=1)
+    factor: float = Field(ge=1, allow_inf_nan=False)
     original_positions: Positive | None = None
-    low_freq_factor: float = Field(1.0, gt=0)
-    high_freq_factor: float = Field(4.0, gt=0)
-    beta_fast: float = Field(32.0, gt=0)
-    beta_slow: float = Field(1.0, gt=0)
-    attention_factor: float | None = Field(None, gt=0)
+    low_freq_factor: float = Field(1.0, gt=0, allow_inf_nan=False)
+    high_freq_factor: float = Field(4.0, gt=0, allow_inf_nan=False)
+    beta_fast: float = Field(32.0, gt=0, allow_inf_nan=False)
+    beta_slow: float = Field(1.0, gt=0, allow_inf_nan=False)
+    attention_factor: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _complete(self) -> RopeScaling:
@@ -53,9 +54,9 @@ class BackboneConfig(Frozen):
     head_dim: Positive
     mlp: Positive
     vocab: Positive
-    rope_theta: float = Field(10000.0, gt=0)
+    rope_theta: float = Field(10000.0, gt=0, allow_inf_nan=False)
     rope_scaling: RopeScaling | None = None
-    norm_eps: float = Field(1e-5, gt=0)
+    norm_eps: float = Field(1e-5, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _divisible(self) -> BackboneConfig:
@@ -80,7 +81,7 @@ class FrameLayout(Frozen):
     prompt_length: Positive
     frames: Positive
     grid: tuple[Positive, Positive]
-    code_offset: Annotated[int, Field(ge=0)]
+    code_offset: Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
     codes: Positive
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,13 @@ import click
 
 from ...hls.resources import RESOURCES, budget, estimate_on, is_within, placement, total
 from ...overlays.load import engine_text
-from ..errors import UsageError
+from ..errors import OutputError, UsageError
 from ..output import check_output_folder, replacing
 from ..planner.clip import Replay
 from ..planner.memory_fit import MIB, largest
 from ..planner.plan import ModePlan, Plan, Request, plan_model
 from ..planner.roofline import roofline_svg
-from ..planner.shapes import ModelShape, load_shape, shape_names
+from ..planner.shapes import ModelShape, file_word, load_shape, shape_names
 from ..program.memory import BEAT_BYTES
 from ..settings import POLICIES
 from .console import emit, examples, json_option, plain, progress, say, table
@@ -25,6 +24,8 @@ from .options import attention_of
 from .plan_published import show_published
 
 __all__ = ["command"]
+
+ROOFLINE, ENGINE, PLAN = FILES = ("roofline.svg", "engine.toml", "plan.json")
 
 
 @click.command(
@@ -77,14 +78,22 @@ def command(model: str | None, board: str | None, as_json: bool, published: bool
         options["search"],
         options["anyway"],
     )
-    label = re.sub(r"[^\w.-]+", "-", f"plan-{shape.name}-{Path(board).stem.lower()}")
-    out = options["out"] or Path(label)
-    check_output_folder(out)
+    out = options["out"] or Path(f"plan-{file_word(shape.name)}-{file_word(Path(board).stem.lower())}")
+    _check_output(out)
     with progress() as advance:
         plan = plan_model(request, advance)
     result = result_of(plan)
     result["files"] = _write(out, plan, result)
     emit(result, as_json, _show)
+
+
+def _check_output(out: Path) -> None:
+    """OutputError, before anything is counted or written, if one of the files cannot be."""
+    check_output_folder(out)
+    for name in FILES:
+        if (out / name).is_dir():
+            fix = "Choose another output folder."
+            raise OutputError(out / name, "is a directory", "a file that can be written", fix)
 
 
 def _shape(model: str, frames: int | None) -> ModelShape:
@@ -154,9 +163,9 @@ def _mode(mode: ModePlan) -> dict[str, Any]:
 
 def _write(out: Path, plan: Plan, result: dict[str, Any]) -> list[str]:
     texts = {
-        "roofline.svg": roofline_svg(plan),
-        "engine.toml": engine_text(plan.engine),
-        "plan.json": json.dumps(plain(result), indent=1) + "\n",
+        ROOFLINE: roofline_svg(plan),
+        ENGINE: engine_text(plan.engine),
+        PLAN: json.dumps(plain(result), indent=1) + "\n",
     }
     for name, text in texts.items():
         with replacing(out / name) as partial:

@@ -23,7 +23,7 @@ from .memory_fit import MIB, MemoryNeed, largest, memory_need, memory_step
 from .nearest import nearest
 from .passes import Pass, int4_layers, passes
 from .search import engine_memory, search_engine, sized_engine, too_large
-from .shapes import ModelShape
+from .shapes import ModelShape, file_word
 from .step import Rows, StepCounter
 
 __all__ = ["ModePlan", "Plan", "Request", "plan_model"]
@@ -167,14 +167,14 @@ def _engine(
     if accepting:
         return _fastest(accepting, parts, rows, counter, board), "comes with the project"
     clock = board.overlay.clock_mhz
-    base = sized_engine(f"{request.shape.name}-{board.name}", parts, rows.rows, clock)
+    base = sized_engine(f"{file_word(request.shape.name)}-{board.name}", parts, rows.rows, clock)
     _check_least(request, board, base)
     found = search_engine(
         board, parts, rows, request.replay, counter, base, lambda done, total: advance("sizing engines", done, total)
     )
     reasons = "" if request.search else "; none that comes with the project takes the model"
     note = f"the best of {found.tried} within the budget, {found.refused} beyond it{reasons}"
-    about = f"Sized for {request.shape.name} of {rows.rows} rows in {request.recipe}."
+    about = f"Sized for {file_word(request.shape.name)} of {rows.rows} rows in {request.recipe}."
     place = str(Path(request.board).resolve()) if request.board.endswith(".toml") else board.name
     return Engine(board=place, config=found.engine, note=about), note
 

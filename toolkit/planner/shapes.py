@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from ..bundle.manifest import Manifest
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import CheckpointError, UsageError
 
-__all__ = ["DepthTransformer", "ModelShape", "Projection", "load_shape", "shape_names"]
+__all__ = ["DepthTransformer", "ModelShape", "Projection", "file_word", "load_shape", "shape_names"]
 
 FOLDER = Path(__file__).parent / "shapes"
 CAR = "car"  # its shape is that of the checkpoint that comes with the project
@@ -67,6 +68,11 @@ class ModelShape(Frozen):
 def shape_names() -> tuple[str, ...]:
     """The built-in shapes, in alphabetical order."""
     return tuple(sorted([CAR, *(file.stem for file in FOLDER.glob("*.toml"))]))
+
+
+def file_word(name: str) -> str:
+    """For names of folders and engines: a model may be called anything, with slashes as well."""
+    return re.sub(r"[^\w.-]+", "_", name)[:80] or "model"
 
 
 def load_shape(model: str | Path) -> ModelShape:

@@ -90,3 +90,50 @@ def test_published(tmp_path: Path) -> None:
     result = json.loads(outcome.stdout)
     assert len(result["designs"]) == 10 and len(result["arXiv:2505.14709"]) == 7
     assert result["estimated"] is True
+
+
+SHAPE = """
+[backbone]
+hidden = 256
+layers = 2
+heads = 4
+kv_heads = 4
+head_dim = 64
+mlp = 512
+vocab = 1280
+[frame_layout]
+prompt_length = 8
+frames = 1
+grid = [4, 4]
+code_offset = 256
+codes = 1024
+"""
+
+
+def test_numbers_that_nothing_holds(tmp_path: Path) -> None:
+    shape = tmp_path / "large.toml"
+    shape.write_text(SHAPE.replace("1280", "9" * 26))
+    outcome = run("plan", shape, "--board", "kv260", "--out", tmp_path / "out")
+    assert outcome.code == 2 and "backbone.vocab: Input should be less than" in outcome.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["a/../../b", "", "x\\u0000y", "x\\u001b[2J"])
+def test_names_that_are_no_folders(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    Path("odd.toml").write_text(f'name = "{name}"\n{SHAPE}')
+    outcome = run("plan", "odd.toml", "--board", "kv260", "--search")
+    assert outcome.code == 0, outcome.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["here"] and len(list(place.iterdir())) == 2
+    engine = load_engine(next(place.glob("plan-*/engine.toml")))
+    assert engine.config.name.isprintable() and "/" not in engine.config.name and engine.config.name[0] != "-"
+
+
+def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    """Nothing is counted, and no other file written."""
+    (tmp_path / "plan.json").mkdir()
+    outcome = run("plan", "car", "--board", "kv260", "--out", tmp_path)
+    assert outcome.code == 2 and "plan.json: is a directory" in outcome.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
