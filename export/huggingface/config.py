@@ -46,7 +46,7 @@ def read_config(path: Path) -> HuggingFaceConfig:
     try:
         return HuggingFaceConfig(
             _backbone(path, declared),
-            bool(declared.get("tie_word_embeddings", False)),
+            declared.get("tie_word_embeddings") or False,
             int(declared["max_position_embeddings"]),
         )
     except KeyError as error:
@@ -55,8 +55,8 @@ def read_config(path: Path) -> HuggingFaceConfig:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise CheckpointError(path, f"{where}: {first['msg']}", "a LLaMA that can be", FIX) from error
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(path, f"holds what is no number ({error})", "the keys of a LLaMA", FIX) from error
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:  # infinite, no heads to divide by
+        raise CheckpointError(path, f"holds what is no usable number ({error})", "the keys of a LLaMA", FIX) from error
 
 
 def _refuse(path: Path, declared: dict[str, Any]) -> None:
@@ -69,6 +69,9 @@ def _refuse(path: Path, declared: dict[str, Any]) -> None:
     activation = declared.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:
         raise CheckpointError(path, f"hidden_act {activation!r}", f"one of {', '.join(ACTIVATIONS)}", FIX)
+    if declared.get("tie_word_embeddings") not in (None, False, True):
+        found = f"tie_word_embeddings {declared['tie_word_embeddings']!r}"
+        raise CheckpointError(path, found, "true or false", FIX)
     if declared.get("pretraining_tp", 1) != 1:
         raise CheckpointError(path, f"pretraining_tp {declared['pretraining_tp']}", "1", FIX)
     if quantized := declared.get("quantization_config"):

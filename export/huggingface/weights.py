@@ -32,6 +32,7 @@ def load_llama(
     """In float32. CheckpointError, before a weight is read, if tensors are missing, too many or of another shape;
     then for a number that is none, and for a head that is said to be the embedding and is not."""
     store = TensorStore(folder)
+    _check_layers(store, config)
     expected = expected_tensors(config, positions)
     check_tensors(store, expected, FIX, f"{IGNORED}|{HEAD}" if config.tied else IGNORED)
     with torch.device("meta"):
@@ -46,6 +47,14 @@ def load_llama(
         _tie(store, llama)
     advance(len(expected), len(expected))
     return llama.eval()
+
+
+def _check_layers(store: TensorStore, config: HuggingFaceConfig) -> None:
+    """Before so many layers are made, be it without memory, only to be told that they are not there."""
+    layers = config.backbone.layers
+    if f"model.layers.{layers - 1}.input_layernorm.weight" not in store:
+        found = f"no layer {layers - 1} among its {len(store.tensors)} tensors"
+        raise CheckpointError(store.path, found, f"num_hidden_layers {layers}", FIX)
 
 
 def _tie(store: TensorStore, llama: Llama) -> None:

@@ -63,9 +63,9 @@ class TensorStore:
             fix = "Convert it to safetensors where you trust it."
             found = f"holds more than tensors, or is damaged; it was not executed ({_first_line(error)})"
             raise CheckpointError(path, found, expected, fix) from error
-        except (OSError, RuntimeError, ValueError, EOFError) as error:
+        except Exception as error:  # a damaged pickle may end in any: KeyError, IndexError, AttributeError, ...
             raise CheckpointError(path, f"cannot be read ({_first_line(error)})", expected, COPY_AGAIN) from error
-        if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        if not isinstance(content, dict) or not all(map(_is_named_tensor, content.items())):
             raise CheckpointError(path, "is no dictionary of tensors", expected, "Save the model's state_dict().")
         self._loaded[path] = content
         return {name: TensorInfo(path, tuple(value.shape), value.dtype) for name, value in content.items()}
@@ -73,6 +73,10 @@ class TensorStore:
 
 def _is_safe(file: Path) -> bool:
     return file.suffix == ".safetensors"
+
+
+def _is_named_tensor(item: tuple[object, object]) -> bool:
+    return isinstance(item[0], str) and isinstance(item[1], torch.Tensor)
 
 
 def _first_line(error: Exception) -> str:

@@ -182,3 +182,23 @@ def test_numbers_that_are_none(folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model.layers.1.mlp.up_proj.weight\[3, 4\] is nan"):
         load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_attention_heads": 0, "head_dim": None}, "holds what is no usable number"),
+        ({"max_position_embeddings": float("inf")}, "holds what is no usable number"),
+        ({"rope_parameters": 7}, "holds what is no usable number"),
+        ({"rms_norm_eps": float("inf")}, "norm_eps: Input should be a finite number"),
+        ({"vocab_size": 10**30}, "vocab: Input should be less than"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings 'false'; expected true or false"),
+        ({"num_hidden_layers": 10**9}, "no layer 999999999 among its 21 tensors"),
+    ],
+)
+def test_numbers_of_no_model(change: dict[str, Any], message: str, folder: Path) -> None:
+    """Told at once, however many layers it would be."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(CheckpointError, match=message):
+        load_llama(folder, read_config(path), 8)

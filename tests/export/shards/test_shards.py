@@ -239,3 +239,9 @@ def test_reading_holds_one_tensor(tmp_path: Path) -> None:
     for name in store:
         assert store.read(name)[0] == float(name[1:])
     assert held() - before < 24_000, "kB; all of it would be 80,000"
+
+
+def test_tensors_without_a_name(tmp_path: Path) -> None:
+    torch.save({0: torch.zeros(2)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="is no dictionary of tensors"):
+        TensorStore(tmp_path)
