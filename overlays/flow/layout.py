@@ -23,7 +23,9 @@ UNSAFE = re.compile(r"[^A-Za-z0-9_./+@%=:~-]")
 
 
 def default_folder(engine: Engine) -> Path:
-    return Path("build/overlays") / f"{engine.config.name}-{engine.config.build_id:08x}"
+    """Below where it is called, whatever the engine's name: slashes in it make no folders."""
+    word = re.sub(r"[^\w.+=-]+", "_", engine.config.name)[:80]
+    return Path("build/overlays") / f"{word}-{engine.config.build_id:08x}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import click
 
 from ...overlays.flow.choose import OPTIONS, choose_engine
 from ...overlays.flow.collect import OVERLAY, read_overlay
+from ...overlays.flow.errors import ReportError
 from ...overlays.flow.layout import Build, default_folder
 from ...overlays.flow.plan import Choice, Step, command_of, plan
 from ...overlays.flow.run import check_folder, run
@@ -107,7 +108,13 @@ def build(
 @json_option
 def show(folder: Path, as_json: bool) -> None:
     """Show what was built in FOLDER, beside what was estimated (overlay.json)."""
-    emit(read_overlay(folder), as_json, _show_overlay)
+    record = read_overlay(folder)
+    try:
+        emit(record, as_json, _show_overlay)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # of the right format, and edited since
+        fix = "Run `fastcar overlay build` again with --from collect."
+        found = f"a record without what it shows ({error!r})"
+        raise ReportError(folder, found, f"a complete {OVERLAY}", fix) from error
 
 
 def _command(job: Build, step: Step, tools: Toolchain) -> dict[str, Any]:
