@@ -44,8 +44,9 @@ def read_clips(path: Path, layout: FrameLayout, fix: str) -> ClipSet:
             raise CheckpointError(path, f"tensor {key} is {found}", f"(clips, {', '.join(map(str, shape))})", fix)
         if info.dtype not in WHOLE:
             raise CheckpointError(path, f"tensor {key} is of {info.dtype}", "whole numbers, such as int64", fix)
-        stored[key] = store.read(key).to(torch.int64)
-        lowest, highest = int(stored[key].min()), int(stored[key].max())
+        stored[key] = store.read(key)
+        whole = stored[key].to(torch.int64)  # torch has no least of uint16
+        lowest, highest = int(whole.min()), int(whole.max())
         if lowest < 0 or highest >= limits[key]:
             wrong = lowest if lowest < 0 else highest
             raise CheckpointError(path, f"tensor {key} holds {wrong}", f"less than {limits[key]}, not below 0", fix)
