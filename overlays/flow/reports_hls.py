@@ -64,7 +64,7 @@ def read_csynth(path: Path) -> Synthesis:
         root = ElementTree.parse(path).getroot()
     except OSError as error:
         raise _unusable(path, (error.strerror or str(error)).lower(), "csynth") from error
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter two: of its encoding
         raise _unusable(path, f"is not XML ({error})", "csynth") from error
     modules = root.findall("./ModuleInformation/Module")
     top = _text(root, "UserAssignments/TopModelName", path)
@@ -92,7 +92,7 @@ def read_cosim(path: Path) -> Cosim:
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if cells[0] in ("Verilog", "VHDL") and len(cells) > 1 and cells[1] not in ("NA", "N/A", ""):
-            numbers = [int(cell) if cell.isdigit() else None for cell in cells[2:]]
+            numbers = [_digits(cell) for cell in cells[2:]]
             padded = [*numbers, None, None, None]
             return Cosim(cells[1], (padded[0], padded[1], padded[2]), numbers[-1] if len(numbers) > 6 else None)
     raise _unusable(path, "has no row of a simulated language", "cosim")
@@ -108,7 +108,7 @@ def _loops(parts: list[tuple[str, Element]], path: Path) -> tuple[Loop, ...]:
             name = element.findtext("Name", element.tag).strip()
             depth = element.findtext("PipelineDepth", "").strip()
             ii = _whole(element, "PipelineII", path)
-            loops[function, name] = Loop(function, name, ii, int(depth) if depth.isdigit() else None)
+            loops[function, name] = Loop(function, name, ii, _digits(depth))
     return tuple(loops.values())
 
 
@@ -140,16 +140,22 @@ def _text(root: Element, where: str, path: Path) -> str:
 
 def _number(root: Element, where: str, path: Path) -> float:
     text = _text(root, where, path)
-    if not re.fullmatch(r"\d+(\.\d+)?", text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]+)?", text):
         raise _unusable(path, f"{where} is {text!r}", "csynth")
     return float(text)
 
 
 def _whole(root: Element, where: str, path: Path) -> int:
     text = _text(root, where, path)
-    if not text.isdigit():
-        raise _unusable(path, f"{where} is {text!r}", "csynth")
-    return int(text)
+    number = _digits(text)
+    if number is None:
+        raise _unusable(path, f"{where} is {text[:40]!r}", "csynth")
+    return number
+
+
+def _digits(text: str) -> int | None:
+    """A count as the tool writes it: up to 18 of the digits 0 to 9, which is not all that Python calls digits."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def _unusable(path: Path, found: str, phase: str) -> ReportError:

@@ -53,6 +53,8 @@ def read_timing(path: Path) -> tuple[Report, Timing]:
     periods = {match[1]: float(match[2]) for match in CLOCK.finditer(_section(report, "Clock Summary"))}
     if not periods:
         raise report.unusable("has no clock in its Clock Summary")
+    if still := [name for name, period in periods.items() if not period]:
+        raise report.unusable(f"clock {still[0]} has a period of 0")
     rows = {cells[0]: cells[1:] for cells in _table(report, "Intra Clock Table") if len(cells) == SLACKS + 1}
     clocks = {
         name: Clock(name, period, *(_slack(rows.get(name, ["NA"] * SLACKS)[index]) for index in (0, 4)))

@@ -110,8 +110,10 @@ class Clock:
 
     @property
     def fmax_mhz(self) -> float | None:
-        """The clock at which the worst setup path would just be met: 1000 / (period - slack)."""
-        return None if self.setup_ns is None else 1e3 / (self.period_ns - self.setup_ns)
+        """The clock at which the worst setup path would just be met: 1000 / (period - slack), if one takes time."""
+        if self.setup_ns is None or self.setup_ns >= self.period_ns:
+            return None
+        return 1e3 / (self.period_ns - self.setup_ns)
 
 
 def read_utilization(path: Path) -> tuple[Report, dict[str, float], dict[str, float]]:

@@ -10,7 +10,16 @@ import vendor_reports as vendor
 from fastcar.overlays.flow.errors import ReportError
 from fastcar.overlays.flow.reports_hls import Loop, read_cosim, read_csynth
 from fastcar.overlays.flow.reports_timing import read_timing
-from fastcar.overlays.flow.reports_vivado import Drc, Power, Route, read_drc, read_power, read_route, read_utilization
+from fastcar.overlays.flow.reports_vivado import (
+    Clock,
+    Drc,
+    Power,
+    Route,
+    read_drc,
+    read_power,
+    read_route,
+    read_utilization,
+)
 
 PART, DESIGN = "xck26-sfvc784-2LV-c", "fastcar_0123abcd_wrapper"
 READERS = {
@@ -113,6 +122,20 @@ def test_power(reports: Path) -> None:
     assert read_power(path)[1].total == 97.1
 
 
+def test_figures_that_nothing_can_be_divided_by(reports: Path) -> None:
+    assert Clock("clk", 5.0, 5.0, None).fmax_mhz is None
+    path = edited(reports, "timing_summary_routed.rpt", "3.334 ", "0.000 ")
+    assert refused(read_timing, path).found == "clock clk_pl_0 has a period of 0"
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "utf-7", "big5"])
+def test_encodings_that_are_not_read(reports: Path, encoding: str) -> None:
+    path = reports / "csynth.xml"
+    body = path.read_text().split("?>", 1)[-1]
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?>{body}')
+    assert "is not XML" in refused(read_csynth, path).found
+
+
 def test_design_rules(reports: Path) -> None:
     assert read_drc(reports / "drc_routed.rpt")[1] == Drc({"Warning": 2, "Advisory": 1}, ())
     path = edited(reports, "drc_routed.rpt", "Advisory", "Error")
@@ -158,6 +181,8 @@ def test_of_another_command(reports: Path) -> None:
     [
         ("csynth.xml", "<LUT>70123</LUT>", "", "has no AreaEstimates/Resources/LUT"),
         ("csynth.xml", "<LUT>70123</LUT>", "<LUT>many</LUT>", "AreaEstimates/Resources/LUT is 'many'"),
+        ("csynth.xml", "<LUT>70123</LUT>", "<LUT>\u00b2</LUT>", "Resources/LUT is '\u00b2'"),
+        ("csynth.xml", "<LUT>70123</LUT>", f"<LUT>{'9' * 5000}</LUT>", "Resources/LUT is '999"),
         ("csynth.xml", ">2.431<", ">undef<", "EstimatedClockPeriod is 'undef'"),
         ("csynth.xml", "<PipelineII>2<", "<PipelineII>undef<", "PipelineII is 'undef'"),
         ("utilization_placed.rpt", "CLB LUTs ", "Slice LUTs", "has no row 'CLB LUTs'"),
