@@ -11,7 +11,7 @@ from ...toolkit.errors import UsageError
 from ..design import ENGINE, VLNV, BlockDesign, block_design
 from ..load import Engine
 
-__all__ = ["ENGINE_VLNV", "NAME", "TCL", "Build", "default_folder"]
+__all__ = ["ENGINE_VLNV", "NAME", "PACKAGE", "TCL", "Build", "default_folder"]
 
 ROOT = Path(__file__).parents[2]
 TCL = ROOT / "overlays/tcl"

@@ -47,10 +47,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Step:
-    """A phase; ``runs``: what it made so far, if anything, does not hold, or is wanted anew."""
+    """A phase; ``runs``: what it made so far, if anything, does not hold, or is wanted anew; ``holds``: it does."""
 
     phase: Phase
     runs: bool
+    holds: bool
 
 
 def plan(build: Build, tools: Toolchain, choice: Choice) -> list[Step]:
@@ -70,7 +71,8 @@ def plan(build: Build, tools: Toolchain, choice: Choice) -> list[Step]:
         stamp = holding(build, phase, tools, ids)
         if stamp is not None and phase.name not in again:
             ids[phase.name] = stamp.id
-        steps.append(Step(phase, choice.includes(phase) and (phase.tool == "python" or phase.name not in ids)))
+        runs = choice.includes(phase) and (phase.tool == "python" or phase.name not in ids)
+        steps.append(Step(phase, runs, phase.name in ids))
     return steps
 
 

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ...toolkit.errors import UsageError
 from ...toolkit.output import check_output_folder
 from .configure import ENGINE_JSON
 from .errors import PhaseError
-from .layout import Build
+from .layout import PACKAGE, Build
 from .phases import Phase, phases_of
 from .plan import Choice, command_of, holding, plan, version_of, wrapper_file
 from .process import complaints, last_lines, run_logged
@@ -61,9 +61,12 @@ def run(build: Build, tools: Toolchain, choice: Choice, advance: Advance) -> lis
     cannot be right. Whatever ends it, the next run goes on behind the last phase that was done.
     """
     steps = plan(build, tools, choice)
+    if choice.only:  # refused before the folder is made, or what was done is forgotten
+        _check_before(*choice.again(phases_of(build)), {step.phase.name for step in steps if step.holds})
     tools.require({step.phase.tool for step in steps if step.runs}, build.board)
     record = []
     with _alone(build):
+        build.link_package()  # with --only, too: the project may have been moved since
         forget(build, choice.again(phases_of(build)))
         ids: dict[str, str] = {}
         for phase in phases_of(build):
@@ -80,7 +83,7 @@ def run(build: Build, tools: Toolchain, choice: Choice, advance: Advance) -> lis
     return record
 
 
-def _check_before(phase: Phase, ids: dict[str, str]) -> None:
+def _check_before(phase: Phase, ids: Collection[str]) -> None:
     missing = [name for name in (*phase.gates, *phase.needs) if name not in ids]
     if missing:
         fix = f"Run without --only, or --only {missing[0]} before."
@@ -149,7 +152,7 @@ def _alone(build: Build) -> Iterator[None]:
 
 def _strange(folder: Path) -> str | None:
     """The first name in a folder that no build made."""
-    known = {"config", "hls", "ip", "vivado", "reports", "artifacts", "logs", "done", "lock"}
+    known = {"config", "hls", "ip", "vivado", "reports", "artifacts", "logs", "done", "lock", PACKAGE}
     return next((path.name for path in sorted(folder.iterdir()) if path.name not in known), None)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from ...toolkit.output import replacing
 from .errors import PhaseError
 from .layout import Build
@@ -36,6 +38,10 @@ class Stamp:
     ended: str
 
 
+STAMP = TypeAdapter(Stamp)
+"""Takes a file for what it says only if it has the fields and no other kind of value in them."""
+
+
 def key_of(phase: Phase, build: Build, version: str | None, ids: dict[str, str]) -> str:
     """``version``: of the tool; ``ids``: of the phases before. PhaseError if a file that it reads is missing.
 
@@ -57,8 +63,8 @@ def key_of(phase: Phase, build: Build, version: str | None, ids: dict[str, str])
 def read_stamp(build: Build, phase: str) -> Stamp | None:
     """None where there is none that can be used."""
     try:
-        return Stamp(**json.loads(build.stamp(phase).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        return STAMP.validate_json(build.stamp(phase).read_bytes(), strict=True)
+    except (OSError, ValueError):
         return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_vendor import FakeVendor
 
-from fastcar.overlays.flow import phases
+from fastcar.overlays.flow import layout, phases
 from fastcar.overlays.flow.errors import PhaseError
 from fastcar.overlays.flow.layout import Build
 from fastcar.overlays.flow.phases import PHASES
@@ -219,6 +219,46 @@ def test_a_folder_of_something_else_is_refused(build: Build) -> None:
 def test_paths_the_tools_stumble_over_are_refused(build: Build, tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="Choose another --out"):
         Build(build.engine, build.board, tmp_path / name)
+
+
+def test_what_is_refused_forgets_nothing(build: Build, vendor: FakeVendor) -> None:
+    with pytest.raises(UsageError, match="not done before it: csynth"):
+        go(build, Choice(only="cosim"))
+    assert not build.folder.exists()
+    go(build)
+    build.stamp("timing").unlink()
+    with pytest.raises(UsageError, match="not done before it: timing"):
+        go(build, Choice(only="bitstream"))
+    vendor.forget()
+    go(build)
+    assert vendor.journal == ["timing"]
+
+
+@pytest.mark.parametrize("change", [{"outputs": 3}, {"outputs": {"a": []}}, {"seconds": "long"}, {"version": 2}])
+def test_a_damaged_stamp_counts_as_none(build: Build, vendor: FakeVendor, change: dict) -> None:
+    go(build)
+    vendor.forget()
+    file = build.stamp("timing")
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    go(build)
+    assert vendor.journal == ["timing"]
+
+
+def test_the_link_to_the_project_is_no_strange_file_and_kept_up(
+    build: Build, vendor: FakeVendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end within the first phase leaves it alone in the folder; with --only it is right as well."""
+    odd = tmp_path / "an odd folder"
+    odd.symlink_to(layout.ROOT.resolve(), target_is_directory=True)
+    monkeypatch.setattr(layout, "ROOT", odd)
+    build.folder.mkdir()
+    build.link_package()
+    check_folder(build)
+    go(build)
+    build.package.unlink()
+    build.package.symlink_to(tmp_path / "moved away")
+    go(build, Choice(only="csim"))
+    assert build.package.resolve() == odd.resolve()
 
 
 def test_one_build_at_a_time(build: Build, vendor: FakeVendor) -> None:
