@@ -15,6 +15,7 @@ __all__ = ["complaints", "last_lines", "run_logged"]
 GRACE_SECONDS = 5
 ERROR = re.compile(r"^\s*(ERROR|CRITICAL WARNING|FATAL|error)\b.*", re.MULTILINE)
 TAIL_BYTES = 1 << 20
+LINE = 500  # characters shown of a line
 GUARD = 'read word && exit; kill -TERM "-$0"; sleep 5; kill -KILL "-$0"'
 """Waits for a word, or for the end of the process that would say it: a group of its own does not end with ours."""
 
@@ -37,14 +38,20 @@ def run_logged(command: Sequence[str], log: Path, folder: Path) -> int:
 
 def last_lines(log: Path, count: int = 15) -> str:
     """The end of a log, for a person."""
-    return "\n".join(_tail(log).rstrip().splitlines()[-count:])
+    return "\n".join(map(_shown, _tail(log).rstrip().splitlines()[-count:]))
 
 
 def complaints(log: Path, count: int = 2) -> list[str]:
     """What the tool called errors, the first ones of the log's end; critical warnings where there are none."""
-    found = [match[0].strip() for match in ERROR.finditer(_tail(log))]
+    found = [_shown(match[0].strip()) for match in ERROR.finditer(_tail(log))]
     errors = [line for line in found if not line.startswith("CRITICAL")]
     return (errors or found)[:count]
+
+
+def _shown(line: str) -> str:
+    """A line as a terminal can take it: no control characters, and no more than a person reads."""
+    clean = "".join(c if c.isprintable() or c == "\t" else "?" for c in line[: LINE + 1])
+    return clean if len(clean) <= LINE else clean[:LINE] + " ..."
 
 
 def _tail(log: Path) -> str:

@@ -94,6 +94,15 @@ def test_the_end_of_a_long_log(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "none") == "" and complaints(tmp_path / "none") == []
 
 
+def test_lines_that_no_terminal_takes(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("ERROR: \x1b[31m" + "x" * 100_000 + "\nERROR: \x00 short\n")
+    first, second = complaints(log)
+    assert len(first) < 510 and first.startswith("ERROR: ?[31mxx") and first.endswith(" ...")
+    assert second == "ERROR: ? short"
+    assert len(last_lines(log)) < 600
+
+
 def test_the_guard_ends_with_the_tool(tmp_path: Path) -> None:
     before = {int(pid) for pid in os.listdir("/proc") if pid.isdigit()}
     run_logged(["/bin/true"], tmp_path / "log", tmp_path)
