@@ -157,3 +157,13 @@ def test_make_calls_the_same(tmp_path: Path) -> None:
     done = subprocess.run(make, capture_output=True, text=True, env={**os.environ, "MAKEFLAGS": ""})
     assert done.returncode == 0, done.stderr
     assert log.read_text().splitlines() == [str(ROOT), "overlay build --board zcu104 --groups 4 --dry-run"]
+
+
+def test_make_with_the_file_of_a_board(tmp_path: Path) -> None:
+    """Its path may have spaces."""
+    log, command = tmp_path / "log", tmp_path / "fastcar"
+    command.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {log}\n')
+    command.chmod(0o755)
+    make = ["make", "-C", ROOT / "overlays", "BOARD=/my boards/new one.toml", f"FASTCAR={command}"]
+    subprocess.run(make, capture_output=True, check=True, env={**os.environ, "MAKEFLAGS": ""})
+    assert log.read_text().splitlines() == ["overlay", "build", "--board", "/my boards/new one.toml"]
