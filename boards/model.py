@@ -102,8 +102,8 @@ class Ports(Table):
 
     names: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
     controller_ports: Annotated[tuple[Count, ...], Field(strict=False)]
-    width_bits: Positive
-    max_burst_beats: Positive
+    width_bits: Annotated[int, Field(gt=0, le=1024)]  # the widest of AXI
+    max_burst_beats: Annotated[int, Field(gt=0, le=256)]  # the longest of AXI4
 
     @model_validator(mode="after")
     def _distinct(self) -> Ports:

@@ -160,3 +160,13 @@ def test_numbers_beyond_all_bounds(tmp_path: Path, key: str) -> None:
     assert count == 1
     path.write_text(text)
     assert key in refused(path).found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("width_bits = 128", "width_bits = 68719476736"), ("max_burst_beats = 16", "max_burst_beats = 512")],
+)
+def test_ports_that_no_bus_has(board_file, old: str, new: str) -> None:
+    """The cycle model counts a port's beats in 32 bits."""
+    error = refused(board_file(old, new))
+    assert old.split()[0] in error.found + error.expected
