@@ -93,7 +93,9 @@ def _check_archive(archive: Path, out: Path, overwrite: bool) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    record = [
-        (key.replace("_", " "), f"{v:.4f}" if isinstance(v, float) else str(v)) for key, v in result["record"].items()
-    ]
+    record = [(key.replace("_", " "), _text(value)) for key, value in result["record"].items()]
     table(f"Wrote {result['bundle']}", [("recipe", result["recipe"]), *record, ("size", f"{result['bytes']:,} bytes")])
+
+
+def _text(value: float | list[str]) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "; ".join(value) or "none"

@@ -26,7 +26,7 @@ __all__ = ["command"]
 @click.group(
     "overlay",
     epilog=examples(
-        "fastcar overlay build --board kv260 --dry-run", "fastcar overlay show build/overlays/kv260-5bcd67af --json"
+        "fastcar overlay build --board kv260 --dry-run", "fastcar overlay show build/overlays/kv260-* --json"
     ),
 )
 def command() -> None:
@@ -103,11 +103,11 @@ def build(
     emit({**about, "dry_run": False, "phases": record}, as_json, _show_run)
 
 
-@command.command("show", epilog=examples("fastcar overlay show build/overlays/kv260-5bcd67af"))
+@command.command("show", epilog=examples("fastcar overlay show build/overlays/kv260-*"))
 @click.argument("folder", type=click.Path(path_type=Path))
 @json_option
 def show(folder: Path, as_json: bool) -> None:
-    """Show what was built in FOLDER, beside what was estimated (overlay.json)."""
+    """Show what a build made, beside the estimate (overlay.json in FOLDER)."""
     record = read_overlay(folder)
     try:
         emit(record, as_json, _show_overlay)

@@ -177,7 +177,7 @@ def _show(result: dict[str, Any]) -> None:
     engine = result["engine"]
     replay = "none asked for"
     if result["replay_ratio"] is not None:
-        replay = f"{result['replay_ratio']:g} of the frames after the first, rows {result['policy']}"
+        replay = f"{result['replay_ratio']:g} of the evaluations after the first frame, policy {result['policy']}"
     facts = [
         ("clip", f"{result['frames']} frames of {result['tokens_per_frame']} positions, {result['rows']} rows a step"),
         ("recipe, replay", f"{result['recipe']}; {replay}"),
@@ -194,7 +194,7 @@ def _show(result: dict[str, Any]) -> None:
     limit, whole = memory.pop("limit"), memory.pop("total")
     rows = [(name, f"{size / MIB:,.1f}", "") for name, size in memory.items()]
     rows.append(("contiguous memory, MiB", f"{whole / MIB:,.1f}", f"{limit / MIB:,.0f}"))
-    rows += [(name.upper(), f"{one['used']:g}", f"{one['budget']:g}") for name, one in result["resources"].items()]
+    rows += [(name.upper(), f"{one['used']:,g}", f"{one['budget']:,g}") for name, one in result["resources"].items()]
     table("Fits", rows, ("", "needs", "of"))
     if not result["fits"]:
         say("it does NOT fit: what follows is only how long it would take")
@@ -208,7 +208,8 @@ def _show(result: dict[str, Any]) -> None:
     titles = ("", *(unit for _ in shown for unit in ("MB", "ms", "%")))
     rows = [_class_row(name, modes, shown) for name in classes]
     table(f"Where a step goes: {', then '.join(shown)}", rows, titles)
-    say("+ DRS: replay with Dynamic Resource Scheduling")
+    if len(modes) > 1:
+        say("+ DRS: replay with Dynamic Resource Scheduling")
     if result["first"]:
         say(f"first: {result['first']}")
     for file in result["files"]:

@@ -111,8 +111,8 @@ def _mark(axes: Axes, mode: str, name: str, intensity: float, rate: float) -> Ma
     colour = COLOURS.get(name, "#111827")
     x, y = axes.x(math.log10(intensity)), axes.y(math.log10(rate))
     title = element("title", f"{name}, {mode}: {intensity:.2f} MAC/byte, {rate:.2f} GMAC/s")
-    fill = colour if mode == "dense" else "#fff"
-    size = 7 if name == "whole step" else 5
+    fill = colour if mode == "dense" else "none"
+    size = (7 if name == "whole step" else 5) + (0 if mode == "dense" else 2)  # around one at the same place
     return element("circle", title, cx=x, cy=y, r=size, fill=fill, stroke=colour, stroke_width=2)
 
 
