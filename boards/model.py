@@ -123,7 +123,7 @@ class Ports(Table):
 class Overlay(Table):
     """``clock_mhz``: the clock to aim at, until timing is closed."""
 
-    clock_mhz: Rate
+    clock_mhz: Annotated[float, Field(ge=1, le=1000)]  # as an engine takes it
 
 
 class Linux(Table):

@@ -170,3 +170,9 @@ def test_ports_that_no_bus_has(board_file, old: str, new: str) -> None:
     """The cycle model counts a port's beats in 32 bits."""
     error = refused(board_file(old, new))
     assert old.split()[0] in error.found + error.expected
+
+
+@pytest.mark.parametrize("clock", ["0.5", "1001.0"])
+def test_a_clock_that_no_engine_takes(board_file, clock: str) -> None:
+    with pytest.raises(UsageError, match=f"overlay.clock_mhz is {clock}"):
+        load_board(board_file("clock_mhz = 300", f"clock_mhz = {clock}"))

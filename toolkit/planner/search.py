@@ -101,7 +101,7 @@ def search_engine(
     fifos = [one for one in (best.model_copy(update={"weight_fifo_beats": f}) for f in FIFOS) if ranked.fits(one)]
     best = ranked.best(fifos)
     advance(len(affordable) + 1, len(affordable) + 2)
-    clocks = [best.model_copy(update={"clock_mhz": float(round(best.clock_mhz * share))}) for share in CLOCKS]
+    clocks = [best.model_copy(update={"clock_mhz": max(1.0, float(round(best.clock_mhz * share)))}) for share in CLOCKS]
     fastest = min(map(ranked.time, clocks))
     best = min((one for one in clocks if ranked.time(one) <= SAME * fastest), key=lambda one: one.clock_mhz)
     advance(len(affordable) + 2, len(affordable) + 2)

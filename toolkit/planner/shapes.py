@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from ...boards.load import tomllib
 from ...export.huggingface.config import is_huggingface, read_config
@@ -37,6 +37,16 @@ class DepthTransformer(Frozen):
     mlp: Positive
     codes: Positive
     codes_per_position: Positive
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DepthTransformer:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden {self.hidden} must be a multiple of heads {self.heads}")
+        if self.hidden // self.heads % 2:
+            raise ValueError(f"hidden / heads, {self.hidden // self.heads}, must be even: rotary embedding turns pairs")
+        if self.mlp < 12:
+            raise ValueError(f"mlp {self.mlp} must be 12 or more: two thirds of it in eights are counted")
+        return self
 
 
 class Projection(Frozen):

@@ -100,6 +100,22 @@ def test_what_no_engine_holds(old: str, new: str, told: str, tmp_path: Path) -> 
         passes(load_shape(str(tmp_path / "odd.toml")), int4_layers("w4a8"))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("heads = 40", "heads = 39", "depth: Value error, hidden 2560 must be a multiple of heads 39"),
+        ("heads = 40", "heads = 512", "hidden / heads, 5, must be even"),
+        ("mlp = 10_240", "mlp = 3", "mlp 3 must be 12 or more"),
+    ],
+)
+def test_depth_transformers_that_cannot_be_counted(old: str, new: str, told: str, tmp_path: Path) -> None:
+    text = (Path(shapes.__file__).parent / "shapes/vila-u-7b.toml").read_text()
+    assert old in text
+    (tmp_path / "odd.toml").write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match=re.escape(told)):
+        load_shape(str(tmp_path / "odd.toml"))
+
+
 def test_what_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'nothing' is not known, and no such folder; expected one of car, "):
         load_shape("nothing")
