@@ -26,6 +26,7 @@ __all__ = [
     "check_fits",
     "estimate",
     "estimate_on",
+    "exceeded",
     "is_within",
     "largest_groups",
     "placement",
@@ -109,12 +110,12 @@ def budget(board: Board) -> KernelEstimate:
 
 def is_within(config: EngineConfig, board: Board) -> bool:
     """Whether the estimate is within the budget."""
-    return not _over(config, board)
+    return not exceeded(config, board)
 
 
 def check_fits(config: EngineConfig, board: Board) -> None:
     """FitError with the table, and the number of groups that would fit, if the estimate exceeds the budget."""
-    over = _over(config, board)
+    over = exceeded(config, board)
     if not over:
         return
     groups = largest_groups(config, board)
@@ -132,7 +133,7 @@ def check_fits(config: EngineConfig, board: Board) -> None:
 def largest_groups(config: EngineConfig, board: Board) -> int:
     """The largest number of groups that fits, everything else as it is; 0 if none does."""
     for groups in range(MAX_GROUPS, 0, -1):
-        if not _over(config.model_copy(update={"groups": groups}), board):
+        if not exceeded(config.model_copy(update={"groups": groups}), board):
             return groups
     return 0
 
@@ -162,7 +163,8 @@ def _estimate(unit: Unit, ultraram: bool, bound: Mapping[str, str]) -> KernelEst
     return KernelEstimate(unit.name, unit.dsp, stored.bram36, stored.uram, math.ceil(unit.lut + stored.lut))
 
 
-def _over(config: EngineConfig, board: Board) -> list[str]:
+def exceeded(config: EngineConfig, board: Board) -> list[str]:
+    """The resources of which the estimate is beyond the budget."""
     used, usable = total(estimate_on(config, board)), budget(board)
     return [name for name in RESOURCES if getattr(used, name) > getattr(usable, name)]
 

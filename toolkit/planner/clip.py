@@ -11,7 +11,7 @@ from ...hls.modes import MODES
 from ..config import FrameLayout
 from ..program.memory import BEAT_BYTES
 from .decisions import replay_masks
-from .step import StepCounter, StepCounts, total
+from .step import StepCounter, StepCounts, total, whole
 
 __all__ = ["ClipCounts", "Replay", "clip_counts"]
 
@@ -40,11 +40,11 @@ class ClipCounts:
 
     @property
     def cycles_per_step(self) -> float:
-        return sum(operation.cycles for operation in self.step.values())
+        return whole(self.step).cycles
 
     @property
     def bytes_per_step(self) -> float:
-        return BEAT_BYTES * sum(operation.beats for operation in self.step.values())
+        return BEAT_BYTES * whole(self.step).beats
 
     @property
     def cycles_per_frame(self) -> float:
@@ -70,23 +70,23 @@ def clip_counts(
     sampled = sorted({round(f) for f in np.linspace(0, layout.frames - 1, min(layout.frames, SAMPLED_FRAMES))})
     steps = min(SAMPLED_STEPS, layout.tokens_per_frame)
     prompt = counter.counts(layout.prompt_length // 2, np.zeros((1, layers), np.uint32), True)
-    prompt_cycles = layout.prompt_length * sum(operation.cycles for operation in prompt.values())
+    prompt_cycles = layout.prompt_length * whole(prompt).cycles
+    masks = replay_masks(steps, layers, rows, replay.ratio, replay.policy) if replay else None
     found: dict[str, list[StepCounts]] = {mode: [] for mode in modes}
     for done, frame in enumerate(sampled):
         position = layout.frame_start(frame) + (layout.tokens_per_frame - steps) // 2
         dense = counter.counts(position + steps // 2, np.zeros((1, layers), np.uint32), False)
         for mode in modes:
-            if mode == "dense" or frame == 0 or replay is None:  # the first frame never replays
+            if mode == "dense" or frame == 0 or masks is None:  # the first frame never replays
                 found[mode].append(dense)
             else:
-                masks = replay_masks(steps, layers, rows, replay.ratio, replay.policy)
                 found[mode].append(counter.counts(position, masks, mode == "replay+drs"))
         advance(done + 1, len(sampled))
     weights = _shares(sampled, layout.frames)
     clips = {}
     for mode, counts in found.items():
         step = total([(one, weight / layout.frames) for one, weight in zip(counts, weights, strict=True)])
-        cycles = [sum(operation.cycles for operation in one.values()) for one in counts]
+        cycles = [whole(one).cycles for one in counts]
         frames = np.interp(range(layout.frames), sampled, cycles)
         if layout.frames > 1 and len(sampled) < layout.frames:
             frames[1:] = np.interp(range(1, layout.frames), sampled[1:], cycles[1:])  # only the first is dense

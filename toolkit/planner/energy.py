@@ -9,7 +9,7 @@ from pathlib import Path
 from ...boards import Board
 from ...boards.load import tomllib
 from ..program.memory import BEAT_BYTES, PORTS
-from .step import StepCounts
+from .step import StepCounts, whole
 
 __all__ = ["Energy", "Power", "energy_of_step", "power"]
 
@@ -48,11 +48,9 @@ def power(board: Board, lut: float, clock_mhz: float, group_use: float, bytes_pe
 
 def energy_of_step(step: StepCounts, board: Board, lut: float, groups: int, clock_mhz: float) -> Energy:
     """``groups``: of each port's column."""
-    cycles = sum(operation.cycles for operation in step.values())
-    busy = sum(operation.busy for operation in step.values())
-    seconds = cycles / clock_mhz / 1e6
-    moved = BEAT_BYTES * sum(operation.beats for operation in step.values())
-    watts = power(board, lut, clock_mhz, busy / (cycles * PORTS * groups), moved / seconds)
+    sums = whole(step)
+    seconds = sums.cycles / clock_mhz / 1e6
+    watts = power(board, lut, clock_mhz, sums.busy / (sums.cycles * PORTS * groups), BEAT_BYTES * sums.beats / seconds)
     return Energy(watts.total * seconds, watts)
 
 

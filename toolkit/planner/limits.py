@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...hls.counting import Memory, OperationCounts
 from ..program.memory import PORTS
-from .step import StepCounts
+from .step import StepCounts, whole
 
 __all__ = ["CLOSE", "Limit", "limit_of"]
 
@@ -30,8 +30,8 @@ class Limit:
 
 def limit_of(step: StepCounts, memory: Memory) -> Limit:
     """Where the time above the bytes' own is spent most."""
-    cycles = sum(operation.cycles for operation in step.values())
-    moved = sum(operation.beats for operation in step.values()) / memory.beats_per_cycle
+    sums = whole(step)
+    cycles, moved = sums.cycles, sums.beats / memory.beats_per_cycle
     if cycles <= CLOSE * moved:
         return Limit("memory bandwidth", cycles / moved)
     excess = {name: operation.cycles - operation.beats / memory.beats_per_cycle for name, operation in step.items()}

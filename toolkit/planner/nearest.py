@@ -21,7 +21,7 @@ __all__ = ["nearest"]
 
 def nearest(shape: ModelShape, recipe: str, rows: int | None, board: Board) -> list[str]:
     """Lines of text, the smallest change first; each was computed, none is a guess."""
-    wanted = rows or (2 if shape.guided else 1)
+    wanted = Rows.of(shape, rows).rows
     lines = list(_changes(shape, recipe, wanted, board))
     boards = [other for other in map(load_board, board_names()) if other.name != board.name]
     fitting = [_board_name(other) for other in boards if _size(shape, recipe, wanted, other) is not None]
@@ -71,7 +71,7 @@ def _with(shape: ModelShape, layers: int | None = None, frames: int | None = Non
 def _size(shape: ModelShape, recipe: str, rows: int, board: Board) -> int | None:
     """Bytes of its clip; None if the board's memory does not hold them, or its device no engine for it."""
     parts = passes(shape, int4_layers(recipe))
-    size = memory_need(parts, _rows(shape, rows)).total
+    size = memory_need(parts, Rows.of(shape, rows)).total
     if size > largest(board)[0]:
         return None
     return size if is_within(sized_engine("least", parts, rows, board.overlay.clock_mhz), board) else None
@@ -79,12 +79,7 @@ def _size(shape: ModelShape, recipe: str, rows: int, board: Board) -> int | None
 
 def _fits_as_it_is(name: str, recipe: str, board: Board) -> bool:
     shape = load_shape(name)
-    return _size(shape, recipe, 2 if shape.guided else 1, board) is not None
-
-
-def _rows(shape: ModelShape, rows: int) -> Rows:
-    each = 2 if shape.guided else 1
-    return Rows(rows, rows // each if rows % each == 0 else rows)
+    return _size(shape, recipe, Rows.of(shape, None).rows, board) is not None
 
 
 def _board_name(board: Board) -> str:

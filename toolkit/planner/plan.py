@@ -24,7 +24,7 @@ from .nearest import nearest
 from .passes import Pass, int4_layers, passes
 from .search import engine_memory, search_engine, sized_engine, too_large
 from .shapes import ModelShape, file_word
-from .step import Rows, StepCounter
+from .step import Rows, StepCounter, whole
 
 __all__ = ["ModePlan", "Plan", "Request", "plan_model"]
 
@@ -113,13 +113,10 @@ def plan_model(request: Request, advance: Advance = lambda stage, done, total: N
 
 
 def rows_of(shape: ModelShape, rows: int | None) -> Rows:
-    """UsageError for rows that are no whole clips."""
-    each = 2 if shape.guided else 1
-    if rows is None:
-        return Rows(each, 1)
-    if not 1 <= rows <= 32:
+    """UsageError for more or fewer rows than an engine can have."""
+    if rows is not None and not 1 <= rows <= 32:
         raise UsageError("--rows", str(rows), "1 to 32", "Give another number of rows.")
-    return Rows(rows, rows // each if rows % each == 0 else rows)
+    return Rows.of(shape, rows)
 
 
 def check_memory(request: Request, board: Board, parts: tuple[Pass, ...], need: MemoryNeed) -> None:
@@ -197,7 +194,7 @@ def _fastest(engines: list[Engine], parts: tuple[Pass, ...], rows: Rows, counter
         memory = engine_memory(board, engine.config.clock_mhz)
         step = StepCounter(counter, parts, rows, engine.config, memory)
         counts = step.counts(parts[0].layout.positions // 2, dense, False)
-        return sum(operation.cycles for operation in counts.values()) / engine.config.clock_mhz
+        return whole(counts).cycles / engine.config.clock_mhz
 
     return engines[0] if len(engines) == 1 else min(engines, key=seconds)
 

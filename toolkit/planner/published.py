@@ -19,7 +19,7 @@ from ..program.descriptors import Opcode
 from ..program.memory import BEAT_BYTES
 from .passes import BACKBONE, LINEARS, Pass, projection_pass
 from .shapes import Projection
-from .step import Rows, StepCounter
+from .step import Rows, StepCounter, whole
 
 __all__ = ["CLOSE", "Comparison", "Design", "compare", "published_designs"]
 
@@ -90,10 +90,9 @@ def compare(design: Design, counter: Counter) -> Comparison:
     step = StepCounter(counter, _passes(design), Rows(1, 1), engine, memory)
     layers = design.model[0]
     counts = step.counts(design.context, np.zeros((1, layers), np.uint32), True)
-    cycles = sum(operation.cycles for operation in counts.values())
-    moved = BEAT_BYTES * sum(operation.beats for operation in counts.values())
-    scaled = moved * design.weight_bits / design.counted_bits
-    return Comparison(design, design.clock_mhz * 1e6 / cycles, scaled, use, design.bandwidth_use > 0)
+    sums = whole(counts)
+    scaled = BEAT_BYTES * sums.beats * design.weight_bits / design.counted_bits
+    return Comparison(design, design.clock_mhz * 1e6 / sums.cycles, scaled, use, design.bandwidth_use > 0)
 
 
 def _passes(design: Design) -> tuple[Pass, ...]:

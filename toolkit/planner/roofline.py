@@ -10,6 +10,7 @@ from ...hls.counting import OperationCounts
 from ..program.memory import BEAT_BYTES, PORTS
 from ..report.svg import Axes, element, figure
 from .plan import ModePlan, Plan
+from .step import whole
 
 __all__ = ["GROUP_MACS", "roofline_svg"]
 
@@ -52,9 +53,9 @@ def roofline_svg(plan: Plan) -> str:
 def _points(mode: ModePlan) -> list[tuple[str, float, float]]:
     """(class, MAC/byte, GMAC/s) of what multiplies, and of the whole step."""
     step = mode.counts.step
-    whole = sum(step.values(), OperationCounts())
-    drawn = {name: one for name, one in step.items() if one.busy and one.cycles > SHOWN_SHARE * whole.cycles}
-    return [(name, *_place(one, mode.clock_mhz)) for name, one in {**drawn, "whole step": whole}.items()]
+    sums = whole(step)
+    drawn = {name: one for name, one in step.items() if one.busy and one.cycles > SHOWN_SHARE * sums.cycles}
+    return [(name, *_place(one, mode.clock_mhz)) for name, one in {**drawn, "whole step": sums}.items()]
 
 
 def _place(operation: OperationCounts, clock_mhz: float) -> tuple[float, float]:

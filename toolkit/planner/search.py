@@ -10,14 +10,14 @@ import numpy as np
 
 from ...boards import Board
 from ...hls.counting import Counter, Memory
-from ...hls.resources import RESOURCES, budget, estimate_on, total
+from ...hls.resources import RESOURCES, budget, estimate_on, exceeded, total
 from ..errors import UsageError
 from ..program.engine import EngineConfig
 from ..program.memory import BEAT_BYTES, PORTS
 from .clip import Replay
 from .decisions import replay_masks
 from .passes import BACKBONE, PROJECTION, Pass
-from .step import Rows, StepCounter
+from .step import Rows, StepCounter, whole
 
 __all__ = ["Found", "engine_memory", "search_engine", "sized_engine", "too_large"]
 
@@ -132,8 +132,7 @@ class _Ranking:
             memory = engine_memory(self._board, engine.clock_mhz)
             step = StepCounter(self._counter, self._passes, self._rows, engine, memory)
             counts = [step.counts(self._position, masks, True) for masks in self._masks]
-            cycles = sum(operation.cycles for one in counts for operation in one.values())
-            self.times[engine] = cycles / engine.clock_mhz / 1e6
+            self.times[engine] = sum(whole(one).cycles for one in counts) / engine.clock_mhz / 1e6
         return self.times[engine]
 
     def best(self, engines: list[EngineConfig]) -> EngineConfig:
@@ -158,7 +157,7 @@ def _shortened(one: Pass) -> Pass:
 def too_large(engine: EngineConfig, board: Board) -> tuple[str, str]:
     """What the least engine for a model takes beyond the budget, and the budget."""
     used, usable = total(estimate_on(engine, board)), budget(board)
-    over = [name for name in RESOURCES if getattr(used, name) > getattr(usable, name)]
+    over = exceeded(engine, board)
     found = ", ".join(f"{name} {getattr(used, name):,g}" for name in over)
     expected = ", ".join(f"{name} {getattr(usable, name):,g}" for name in over)
     return f"the least engine for it takes {found} (estimated)", f"at most {expected}"

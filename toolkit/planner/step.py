@@ -14,8 +14,9 @@ from ..program.memory import StateLayout
 from ..program.registers import CONTROL, FLAG_REASSIGN
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .passes import BACKBONE, Pass
+from .shapes import ModelShape
 
-__all__ = ["CLASSES", "Rows", "StepCounter", "StepCounts", "total"]
+__all__ = ["CLASSES", "Rows", "StepCounter", "StepCounts", "total", "whole"]
 
 OPERATION_CLASS = {
     Opcode.EMBED: "embedding",
@@ -44,6 +45,14 @@ class Rows:
 
     rows: int
     clips: int
+
+    @classmethod
+    def of(cls, shape: ModelShape, rows: int | None) -> Rows:
+        """``rows`` None: those of one clip. Rows that are no whole guided clips sample each their own."""
+        each = 2 if shape.guided else 1
+        if rows is None:
+            return cls(each, 1)
+        return cls(rows, rows // each if rows % each == 0 else rows)
 
 
 class StepCounter:
@@ -99,6 +108,11 @@ class StepCounter:
             name = OPERATION_CLASS[code] if one.name == BACKBONE else one.name
             counts[name] = counts.get(name, OperationCounts()) + operation
         return counts
+
+
+def whole(counts: StepCounts) -> OperationCounts:
+    """Sum over the classes."""
+    return sum(counts.values(), OperationCounts())
 
 
 def total(parts: list[tuple[StepCounts, float]]) -> StepCounts:
