@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...hls.resources import RESOURCES, estimate_on, total
+from ...toolkit.bundle.manifest import file_entry
 from ...toolkit.errors import FastCarError, OverlayError
 from ...toolkit.output import replacing
 from ...toolkit.planner.energy import power as planned_power
@@ -24,7 +25,6 @@ from .layout import Build
 from .reports_hls import Synthesis, read_cosim, read_csynth
 from .reports_timing import Timing, read_timing
 from .reports_vivado import Report, read_drc, read_power, read_route, read_utilization
-from .sums import sha256
 
 __all__ = ["OVERLAY", "ROUTED", "collect", "read_overlay"]
 
@@ -154,7 +154,7 @@ def _resources(
 
 def _hashes(build: Build) -> dict[str, dict[str, object]]:
     files = [build.artifact(suffix) for suffix in BUILT]
-    return {file.name: {"sha256": sha256(file), "bytes": file.stat().st_size} for file in files if file.is_file()}
+    return {file.name: file_entry(file).model_dump() for file in files if file.is_file()}
 
 
 def _check_passed(*gates: tuple[Path, str, tuple[str, ...]]) -> None:

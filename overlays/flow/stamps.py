@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from ...toolkit.bundle.manifest import file_entry
 from ...toolkit.output import replacing
 from .errors import PhaseError
 from .layout import Build
 from .phases import UNHASHED, Phase, common_scripts
-from .sums import sha256
 from .tcl import argument_words
 
 __all__ = ["Stamp", "forget", "key_of", "read_stamp", "valid", "write_stamp"]
@@ -72,13 +72,13 @@ def valid(stamp: Stamp | None, phase: Phase, build: Build, key: str) -> bool:
     if stamp is None or stamp.key != key or set(stamp.outputs) != set(phase.makes):
         return False
     try:
-        return all(sha256(build.folder / name) == digest for name, digest in stamp.outputs.items())
+        return all(file_entry(build.folder / name).sha256 == digest for name, digest in stamp.outputs.items())
     except OSError:
         return False
 
 
 def write_stamp(build: Build, phase: Phase, key: str, version: str | None, seconds: float) -> Stamp:
-    outputs = {name: sha256(build.folder / name) for name in phase.makes}
+    outputs = {name: file_entry(build.folder / name).sha256 for name in phase.makes}
     digest = hashlib.sha256(json.dumps([key, outputs], sort_keys=True).encode()).hexdigest()
     ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     stamp = Stamp(phase.name, key, digest, version, outputs, round(seconds, 1), ended)
@@ -95,7 +95,7 @@ def forget(build: Build, phases: Iterable[Phase]) -> None:
 
 def _content(phase: Phase, path: Path) -> str:
     try:
-        return sha256(path)
+        return file_entry(path).sha256
     except OSError as error:
         found = f"{path}: {(error.strerror or str(error)).lower()}"
         fix = "Run the phases before it, or install the project again."
