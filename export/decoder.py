@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
+import onnx_ir as ir
 import torch
 from brevitas import nn as qnn
 from brevitas.quant import Int8WeightPerChannelFloat
@@ -16,8 +20,9 @@ from ..toolkit.numerics.decoder import (
     IntegerDecoder,
 )
 from .car.tokenizer import Conv, Residual, Tokenizer
+from .lower.decoder import lower_decoder
 
-__all__ = ["quantize_decoder"]
+__all__ = ["quantize_decoder", "write_decoder"]
 
 CODEBOOK_MAX = 127
 
@@ -44,6 +49,12 @@ def quantize_decoder(tokenizer: Tokenizer, calibration_codes: torch.Tensor) -> I
             raise CheckpointError(name, str(error), "weights that sum exactly", "Use fewer channels.") from error
         stages.append(made)
     return IntegerDecoder(integers, tuple(stages))
+
+
+def write_decoder(path: Path, decoder: IntegerDecoder) -> None:
+    """As an ONNX model, checked by onnx's full check."""
+    ir.save(lower_decoder(decoder), path)
+    onnx.checker.check_model(str(path), full_check=True)
 
 
 def _check_stages(stages: nn.ModuleList) -> None:

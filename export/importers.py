@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from ..toolkit.errors import CheckpointError, UsageError
 from ..toolkit.settings import SamplingSettings
 from .clips import random_clips, read_clips
 from .huggingface.config import is_huggingface
-from .llama import Llama
+from .source import BackboneSource, LlamaSource
 
-__all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "load_model"]
+__all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "checkpoint_files", "load_model"]
 
 
 CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=50, top_p=1.0, guidance=2.0)
@@ -31,11 +31,11 @@ CAR_SAMPLING = SamplingSettings(temperature=1.0, top_k=50, top_p=1.0, guidance=2
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A checkpoint in memory. ``calibration`` and ``held_out`` (clips, positions) int64: prompt tokens and codes; None
-    without any. ``notes``: what a user has to know of the result."""
+    """A checkpoint, whose weights are read when they are needed. ``calibration`` and ``held_out`` (clips, positions)
+    int64: prompt tokens and codes; None without any. ``notes``: what a user has to know of the result."""
 
     name: str
-    llama: Llama
+    source: BackboneSource
     layout: FrameLayout
     prompts: Prompts
     tokenizer: torch.nn.Module
@@ -59,7 +59,7 @@ def _load_car(folder: Path, frame_layout: Path | None) -> ImportedModel:
     clips = {name: load_clips(folder, name).tokens(config.frame_layout) for name in ("calibration", "heldout")}
     return ImportedModel(
         name=config.name,
-        llama=checkpoint.llama,
+        source=LlamaSource(checkpoint.llama),
         layout=config.frame_layout,
         prompts=prompts,
         tokenizer=checkpoint.tokenizer,
@@ -74,7 +74,7 @@ def _load_huggingface(folder: Path, frame_layout: Path | None) -> ImportedModel:
     """LLaMA with video tokens in its vocabulary. Without clips it is calibrated on random codes."""
     from .huggingface.config import read_config
     from .huggingface.layout import NAME, check_layout, read_layout
-    from .huggingface.weights import load_llama
+    from .huggingface.weights import HuggingFaceSource
     from .palette import code_colours
 
     config, path = read_config(folder / "config.json"), frame_layout or folder / NAME
@@ -92,7 +92,7 @@ def _load_huggingface(folder: Path, frame_layout: Path | None) -> ImportedModel:
     tokens = clips.tokens(layout)
     return ImportedModel(
         name=file.name,
-        llama=load_llama(folder, config, layout.positions),
+        source=HuggingFaceSource(folder, config),
         layout=layout,
         prompts=file.prompt,
         tokenizer=code_colours(layout.codes),
@@ -132,13 +132,34 @@ IMPORTERS: dict[str, Callable[[Path, Path | None], ImportedModel]] = {
 BUILT_IN = {"car": "car/checkpoint"}
 
 
-def load_model(model: str | Path, frame_layout: Path | None = None) -> ImportedModel:
+def load_model(model: str | Path, frame_layout: Path | None = None, layers: int | None = None) -> ImportedModel:
     """A built-in model by name, or a checkpoint folder. CheckpointError if it is neither or cannot be used.
 
-    ``frame_layout``: for checkpoints whose own files do not say where the video lies.
+    ``frame_layout``: for checkpoints whose own files do not say where the video lies. ``layers``: only so many of the
+    first decoder layers, for a quick trial; UsageError if there are not as many.
     """
-    folder = Path(str(files(__package__).joinpath(BUILT_IN[str(model)]))) if str(model) in BUILT_IN else Path(model)
-    return IMPORTERS[_declared_format(folder)](folder, frame_layout)
+    folder = _folder(model)
+    imported = IMPORTERS[_declared_format(folder)](folder, frame_layout)
+    if layers is None:
+        return imported
+    count = imported.source.config.layers
+    if not 1 <= layers <= count:
+        raise UsageError("--layers", str(layers), f"1 to {count}, the layers of {imported.name}", "Ask for fewer.")
+    if layers == count:
+        return imported
+    note = f"the first {layers} of {count} layers only: its videos mean nothing"
+    return replace(imported, source=imported.source.first(layers), notes=(*imported.notes, note))
+
+
+def checkpoint_files(model: str | Path, frame_layout: Path | None = None) -> list[Path]:
+    """Every file that an import of ``model`` may read."""
+    folder = _folder(model)
+    files_ = [path for path in folder.rglob("*") if path.is_file()]
+    return [*files_, *([frame_layout] if frame_layout else [])]
+
+
+def _folder(model: str | Path) -> Path:
+    return Path(str(files(__package__).joinpath(BUILT_IN[str(model)]))) if str(model) in BUILT_IN else Path(model)
 
 
 def _declared_format(folder: Path) -> str:

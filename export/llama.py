@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -9,7 +11,9 @@ from torch.nn import functional as F
 from ..toolkit.config import BackboneConfig
 from ..toolkit.numerics.rope import inverse_frequencies
 
-__all__ = ["Llama", "RMSNorm", "apply_rotary", "rotary_tables"]
+__all__ = ["DecoderLayer", "Llama", "RMSNorm", "apply_rotary", "rotary_tables"]
+
+Observe = Callable[[str, torch.Tensor], None]
 
 
 def rotary_tables(config: BackboneConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,10 +56,17 @@ class Attention(nn.Module):
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        q = apply_rotary(self._split(self.q_proj(x)), cos, sin)
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, observe: Observe = lambda name, x: None
+    ) -> torch.Tensor:
+        """``observe``: called with queries, keys and values (batch, heads, positions, head_dim) by name."""
+        unrotated = self._split(self.q_proj(x))
+        q = apply_rotary(unrotated, cos, sin)
         k = apply_rotary(self._split(self.k_proj(x)), cos, sin)
-        mixed = F.scaled_dot_product_attention(q, k, self._split(self.v_proj(x)), is_causal=True, enable_gqa=True)
+        v = self._split(self.v_proj(x))
+        for name, heads in (("unrotated", unrotated), ("q", q), ("k", k), ("v", v)):
+            observe(name, heads)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -80,8 +91,10 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden, config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, observe: Observe = lambda name, x: None
+    ) -> torch.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, observe)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 

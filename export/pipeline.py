@@ -1,55 +1,56 @@
-"""The export stage from end to end: checkpoint -> quantized model -> graph -> bundle."""
+"""The export stage from end to end: checkpoint -> quantized layers -> graph -> bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import onnx
-import onnx_ir as ir
+import torch
 
 from .. import __version__
 from ..overlays import Engine, load_engine
-from ..toolkit.backends.golden import record_golden
-from ..toolkit.backends.golden_nodes import record_nodes
-from ..toolkit.backends.reference import ReferenceBackend
-from ..toolkit.bundle.bundle import (
-    BACKBONE,
-    DECODER,
-    GOLDEN,
-    GOLDEN_NODES,
-    TOKENIZER,
-    WEIGHTS,
-    Bundle,
-    write_bundle,
-)
+from ..toolkit.bundle.bundle import DECODER, TOKENIZER, WEIGHTS, Bundle
 from ..toolkit.bundle.manifest import Manifest
-from ..toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from ..toolkit.bundle.tensor_file import TensorWriter
+from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
+from ..toolkit.bundle.write import write_bundle
 from ..toolkit.errors import UsageError
-from ..toolkit.numerics.decoder import IntegerDecoder
-from ..toolkit.numerics.rope import rotary_tables
 from ..toolkit.numerics.tas import tas_unit
-from ..toolkit.numerics.weights import IntegerModel
 from ..toolkit.output import check_output_folder
-from .decoder import quantize_decoder
-from .importers import ImportedModel, load_model
-from .lower.decoder import lower_decoder
-from .lower.graph import lower_backbone
-from .overlay.compile import pack_model
-from .quantize.evaluate import cross_entropy
-from .quantize.pipeline import Quantized, quantize_with_report
+from .backbone import write_golden, write_graph
+from .decoder import quantize_decoder, write_decoder
+from .importers import ImportedModel, checkpoint_files, load_model
+from .needs import Needs, needs_of
+from .overlay.compile import ProgramPlan, write_packed
+from .quantize.checks import check_before_quantizing
+from .quantize.layers import LayerQuantizer
 from .quantize.recipes import Recipe, get_recipe
+from .unfinished import Journal, export_key, finished_layers
 
-__all__ = ["export_model"]
+__all__ = ["Export", "export_model", "prepare_export"]
 
 Progress = Callable[[str, int, int], None]
 EVALUATED_CLIPS = 8
 DECODER_FRAMES = 64
 
 
-def export_model(
+def export_model(model: str | Path, out: str | Path, *, on_progress: Progress | None = None, **options: Any) -> Bundle:
+    """Quantize ``model`` (a built-in name or a checkpoint folder) by a recipe and write a bundle to ``out``.
+
+    ``options`` are those of ``prepare_export``. An export that was killed or interrupted goes on where it was when
+    it is asked for again.
+
+    Example::
+
+        bundle = fastcar.export_model("car", "car-w8a8", recipe="w8a8")
+        print(bundle.manifest.record)
+    """
+    return prepare_export(model, out, **options).run(on_progress or (lambda stage, done, total: None))
+
+
+def prepare_export(
     model: str | Path,
     out: str | Path,
     *,
@@ -57,115 +58,174 @@ def export_model(
     tas_query: str = "post_rope",
     board: str | None = None,
     frame_layout: str | Path | None = None,
+    layers: int | None = None,
+    calibration_clips: int | None = None,
     evaluate: bool = True,
     overwrite: bool = False,
-    on_progress: Progress | None = None,
-) -> Bundle:
-    """Quantize ``model`` (a built-in name or a checkpoint folder) by a recipe and write a bundle to ``out``.
+) -> Export:
+    """Everything that can be checked without reading the weights: what it needs, then ``run``.
 
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
-    ``evaluate`` records the held-out cross-entropy beside that of the float model. UsageError, CheckpointError or
-    OutputError before any work if an argument, the checkpoint or the place to write to cannot be used.
-
-    Example::
-
-        bundle = fastcar.export_model("car", "car-w8a8", recipe="w8a8")
-        print(bundle.manifest.record)
+    ``layers``: only so many of the first decoder layers, for a quick trial. ``calibration_clips``: at most so many,
+    instead of the recipe's number. ``evaluate`` records the held-out cross-entropy beside that of the float model.
+    UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
-    progress = on_progress or (lambda stage, done, total: None)
     chosen = get_recipe(recipe)
+    if calibration_clips is not None:
+        if calibration_clips < 1:
+            raise UsageError("--calibration-clips", str(calibration_clips), "at least 1", "Calibrate on some clips.")
+        chosen = replace(chosen, calibration_clips=calibration_clips)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
     engine = load_engine(board) if board else None
-    out = Path(out)
-    imported = load_model(model, Path(frame_layout) if frame_layout else None)
-    if engine:
-        engine.config.check(imported.llama.config, imported.layout)
-    check_output_folder(out.parent, bytes_needed=4 * sum(p.numel() for p in imported.llama.parameters()))
-
-    def fill(folder: Path) -> Manifest:
-        codes = imported.calibration[:, imported.layout.prompt_length :] - imported.layout.code_offset
-        frames = codes.reshape(-1, *imported.layout.grid)
-        spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
-        write_decoder(folder, quantize_decoder(imported.tokenizer, spread))  # first: quick, and it may refuse
-        quantized = quantize_with_report(
-            imported.llama, imported.layout, chosen, imported.calibration, tas_query=tas_query, progress=progress
-        )
-        record: dict[str, float | list[str]] = {"quantization_notes": [*imported.notes, *quantized.report.notes]}
-        if evaluate and imported.held_out is not None:
-            record = _cross_entropies(imported, quantized, progress) | record
-        write_backbone(folder, quantized.model)
-        if engine:
-            pack_model(quantized.model, engine.config).write(folder)
-        write_golden(folder, quantized.model, imported, progress)
-        (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
-        return _manifest(imported, chosen, quantized.model, record, engine)
-
-    return write_bundle(out, fill, overwrite)
-
-
-def write_backbone(folder: Path, model: IntegerModel) -> None:
-    """The step graph and its weights, which the graph reads in place; checked by onnx's full check."""
-    write_tensors(folder / WEIGHTS, model_tensors(model))
-    stored = stored_tensors(folder / WEIGHTS)
-    ir.save(lower_backbone(model.config, model.layout, stored, WEIGHTS, model.tas_query), folder / BACKBONE)
-    onnx.checker.check_model(str(folder / BACKBONE), full_check=True)
-
-
-def write_golden(folder: Path, model: IntegerModel, imported: ImportedModel, progress: Progress) -> None:
-    """A few steps of the NumPy reference, for every back end to be compared with; the nodes of some for engines."""
-    progress("golden clip", 0, 1)
-    prompts, length = imported.prompts, imported.layout.prompt_length
-    tokens = np.stack([prompts.encode(prompts.phrases[0], length), prompts.unconditional(length)])
-    backend = ReferenceBackend(model, *rotary_tables(model.config, model.layout.positions))
-    record_golden(backend, tokens, folder / GOLDEN)
-    record_nodes(backend, folder / GOLDEN, folder / GOLDEN_NODES)
-    progress("golden clip", 1, 1)
-
-
-def write_decoder(folder: Path, decoder: IntegerDecoder) -> None:
-    ir.save(lower_decoder(decoder), folder / DECODER)
-    onnx.checker.check_model(str(folder / DECODER), full_check=True)
-
-
-def _cross_entropies(imported: ImportedModel, quantized: Quantized, progress: Progress) -> dict[str, float]:
-    """Held-out cross-entropy in nats a code of the float and the quantized model."""
-    held_out = imported.held_out[:EVALUATED_CLIPS]
-    progress("held-out cross-entropy", 0, 2)
-    before = cross_entropy(imported.llama, held_out, imported.layout)
-    progress("held-out cross-entropy", 1, 2)
-    after = cross_entropy(quantized.network, held_out, imported.layout)
-    progress("held-out cross-entropy", 2, 2)
-    return {
-        "cross_entropy_fp32": before,
-        "cross_entropy_quantized": after,
-        "cross_entropy_change_percent": 100 * (after / before - 1),
+    layout_file = Path(frame_layout) if frame_layout else None
+    imported = load_model(model, layout_file, layers)
+    settings = {
+        "version": __version__,
+        "recipe": asdict(chosen),
+        "tas_query": tas_query,
+        "engine": engine.config.build_id if engine else None,
+        "layers": layers,
+        "evaluate": evaluate,
     }
+    key = export_key(settings, checkpoint_files(model, layout_file))
+    export = Export(imported, Path(out), chosen, tas_query, engine, evaluate, overwrite, key)
+    export.check()
+    return export
 
 
-def _manifest(
-    imported: ImportedModel,
-    recipe: Recipe,
-    model: IntegerModel,
-    record: dict,
-    engine: Engine | None,
-) -> Manifest:
-    config = model.config
-    return Manifest(
-        name=imported.name,
-        fastcar=__version__,
-        config=config,
-        frame_layout=imported.layout,
-        frame_rate=imported.frame_rate,
-        recipe=asdict(recipe),
-        sampling=imported.sampling,
-        tas_query=model.tas_query,
-        tas_unit=tuple(tas_unit(layer.tas_scale, config.heads, config.head_dim) for layer in model.layers),
-        thresholds=(None,) * config.layers,
-        board=engine.board if engine else None,
-        overlay=engine.config.name if engine else None,
-        engine=engine.config if engine else None,
-        record=record,
-        files={},
-    )
+@dataclass(frozen=True)
+class Export:
+    """An export whose arguments were checked. ``key`` tells it from others into the same folder."""
+
+    imported: ImportedModel
+    out: Path
+    recipe: Recipe
+    tas_query: str
+    engine: Engine | None
+    evaluate: bool
+    overwrite: bool
+    key: str
+
+    def check(self) -> None:
+        """UsageError or OutputError for what cannot be done or has no room."""
+        self._plan()
+        check_output_folder(self.out.parent, bytes_needed=self.needs.disk)
+
+    @property
+    def needs(self) -> Needs:
+        """Bytes of disk and memory, estimated."""
+        imported = self.imported
+        packed = self._plan().bytes if self.engine else 0
+        return needs_of(
+            imported.source.config, imported.layout, self.recipe, imported.calibration, self._held_out, packed
+        )
+
+    def run(self, progress: Progress) -> Bundle:
+        """CheckpointError for weights that are no numbers; OutputError if the bundle cannot be written.
+
+        KeyboardInterrupt says, if it is so, what is kept of an interrupted export.
+        """
+        try:
+            return write_bundle(
+                self.out,
+                lambda folder: self._fill(folder, progress),
+                self.overwrite,
+                self.key,
+                keep=lambda folder: finished_layers(folder) > 0,
+            )
+        except KeyboardInterrupt:
+            for folder in self.out.parent.glob(f".{self.out.name[:64]}.{self.key}.partial"):
+                found = f"{finished_layers(folder)} of {self.imported.source.config.layers} layers"
+                told = f"{found} are finished and kept in {folder}: the same command goes on from there"
+                raise KeyboardInterrupt(told) from None
+            raise
+
+    @property
+    def _held_out(self) -> torch.Tensor | None:
+        clips = self.imported.held_out
+        return clips[:EVALUATED_CLIPS] if self.evaluate and clips is not None else None
+
+    def _plan(self) -> ProgramPlan | None:
+        if self.engine is None:
+            return None
+        int4 = dict.fromkeys(("qkv", "output", "gate_up", "down"), self.recipe.weight_bit_width == 4) | {"head": False}
+        imported = self.imported
+        return ProgramPlan(imported.source.config, imported.layout, int4, self.engine.config, self.tas_query)
+
+    def _fill(self, folder: Path, progress: Progress) -> Manifest:
+        imported, journal = self.imported, Journal(folder)
+        config, layout = imported.source.config, imported.layout
+        if not journal.layers:
+            stage = lambda done, total: progress("checking weights", done, total)
+            check_before_quantizing(imported.source, layout, self.recipe, imported.calibration, stage)
+            codes = imported.calibration[:, layout.prompt_length :] - layout.code_offset
+            frames = codes.reshape(-1, *layout.grid)
+            spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
+            write_decoder(folder / DECODER, quantize_decoder(imported.tokenizer, spread))  # quick, and it may refuse
+        record = self._quantize(folder, journal, progress)
+        write_graph(folder, config, layout, self.tas_query)
+        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query)
+        if self.engine:
+            write_packed(folder, model, self._plan(), lambda done, total: progress("packing", done, total))
+        write_golden(folder, model, imported.prompts, progress)
+        (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
+        journal.close()
+        return self._manifest(journal.tas_scales, record)
+
+    def _quantize(self, folder: Path, journal: Journal, progress: Progress) -> dict[str, Any]:
+        """Into the weight file, layer by layer; what is to be recorded."""
+        imported, config = self.imported, self.imported.source.config
+        quantizer = LayerQuantizer(
+            imported.source,
+            imported.layout,
+            self.recipe,
+            imported.calibration,
+            self._held_out,
+            journal.spilled,
+            self.tas_query,
+        )
+        specs = planned_tensors(config, imported.layout, self.recipe.group_size)
+        writer = TensorWriter(folder / WEIGHTS, specs)
+        progress("quantization", journal.layers, config.layers)
+        if not journal.layers:
+            quantizer.begin()
+        for index in range(journal.layers, config.layers):
+            layer = quantizer.layer(index)
+            writer.write(layer_tensors(index, layer.weights, config))
+            journal.finish_layer(layer.notes, layer.weights.tas_scale)
+            quantizer.drop(index)
+            progress("quantization", index + 1, config.layers)
+        head = quantizer.head()
+        writer.write(table_tensors(config, imported.layout) | head_tensors(head.weights, head.final_gain.numpy()))
+        writer.write({"embedding": imported.source.embedding().half().numpy()})
+        record: dict[str, Any] = {"quantization_notes": [*imported.notes, *journal.notes, *head.notes]}
+        if head.cross_entropies:
+            before, after = head.cross_entropies
+            record |= {
+                "cross_entropy_fp32": before,
+                "cross_entropy_quantized": after,
+                "cross_entropy_change_percent": 100 * (after / before - 1),
+            }
+        return record
+
+    def _manifest(self, tas_scales: list[float], record: dict[str, Any]) -> Manifest:
+        imported, config, engine = self.imported, self.imported.source.config, self.engine
+        return Manifest(
+            name=imported.name,
+            fastcar=__version__,
+            config=config,
+            frame_layout=imported.layout,
+            frame_rate=imported.frame_rate,
+            recipe=asdict(self.recipe),
+            sampling=imported.sampling,
+            tas_query=self.tas_query,
+            tas_unit=tuple(tas_unit(scale, config.heads, config.head_dim) for scale in tas_scales),
+            thresholds=(None,) * config.layers,
+            board=engine.board if engine else None,
+            overlay=engine.config.name if engine else None,
+            engine=engine.config if engine else None,
+            record=record,
+            files={},
+        )

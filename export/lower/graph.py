@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401  (registers bfloat16 for onnx-ir)
 import onnx_ir as ir
 
-from ...toolkit.bundle.tensors import StoredTensor
+from ...toolkit.bundle.tensor_file import StoredTensor
 from ...toolkit.config import BackboneConfig, FrameLayout
 from .body import DOMAIN, IR_VERSION, OPSET, Body
 from .functions import LinearForm, define_functions

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import numpy as np
 
 from ...toolkit.config import BackboneConfig, FrameLayout
@@ -11,10 +14,10 @@ from ...toolkit.numerics.weights import IntegerModel
 from ...toolkit.program.descriptors import MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode, node_sequence
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
-from ...toolkit.program.packed import Packed
+from ...toolkit.program.packed import WEIGHTS, Packed
 from .weights import LinearPlan, head_words, interleave_gate_up, pack_linear, pack_words
 
-__all__ = ["NODES_OF", "ProgramPlan", "node_names", "pack_model"]
+__all__ = ["NODES_OF", "ProgramPlan", "node_names", "pack_model", "write_packed"]
 
 NODES_OF = {
     Opcode.NORM_ATTENTION: ("RMSNorm",),
@@ -63,6 +66,11 @@ class ProgramPlan:
         self.rotary = config.vocab * config.hidden // 8
         self.end = self.rotary + layout.positions * config.head_dim // 2
         self.nodes = [self._node(opcode, layer) for opcode, layer in node_sequence(config.layers)]
+
+    @property
+    def bytes(self) -> int:
+        """Of program and weights."""
+        return BEAT_BYTES * (self.end + 4 * (1 + len(self.nodes)))
 
     def program(self) -> np.ndarray:
         """(descriptors, 16) uint32."""
@@ -126,24 +134,42 @@ def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
     """Program and weights of a model. UsageError if the engine cannot run it."""
     int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
     plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
-    cos, sin = rotary_tables(model.config, model.layout.positions)
-    parts = [model.embedding.view(np.uint8), np.concatenate([cos, sin], axis=1).view(np.uint8)]
-    used = sum(part.size for part in parts)
-    for node in plan.nodes:
-        streams, payload = _streams(model, Opcode(node["opcode"]), node["layer"])
-        if streams is not None:
-            if streams.shape[1] != node["beats"]:
-                raise AssertionError(
-                    f"{Opcode(node['opcode']).name}: {streams.shape[1]} beats, planned {node['beats']}"
-                )
-            parts.append(streams)
-            used += payload
+    parts, payloads = zip(*_parts(model, plan), strict=True)
     weights = np.concatenate([part.reshape(-1, BEAT_BYTES) for part in parts])
-    return Packed(plan.program(), weights, 1 - used / weights.size)
+    return Packed(plan.program(), weights, 1 - sum(payloads) / weights.size)
+
+
+def write_packed(
+    folder: Path, model: IntegerModel, plan: ProgramPlan, advance: Callable[[int, int], None] = lambda done, total: None
+) -> None:
+    """The same into the folder's files, a node at a time: of a model read layer by layer no more than one is held."""
+    Packed(plan.program(), np.zeros((0, BEAT_BYTES), np.uint8)).write(folder)
+    with (folder / WEIGHTS).open("wb") as file:
+        for done, (part, _) in enumerate(_parts(model, plan)):
+            part.tofile(file)
+            advance(min(done + 1, len(plan.nodes)), len(plan.nodes))
+    advance(len(plan.nodes), len(plan.nodes))
+
+
+def _parts(model: IntegerModel, plan: ProgramPlan) -> Iterator[tuple[np.ndarray, int]]:
+    """What the memory holds, in order, each with how many bytes of it carry something."""
+    cos, sin = rotary_tables(model.config, model.layout.positions)
+    for table in (model.embedding, np.concatenate([cos, sin], axis=1)):
+        yield table.view(np.uint8), table.nbytes
+    for node in plan.nodes:
+        opcode = Opcode(node["opcode"])
+        streams, payload = _streams(model, opcode, node["layer"])
+        if streams is None:
+            continue
+        if streams.shape[1] != node["beats"]:
+            raise AssertionError(f"{opcode.name}: {streams.shape[1]} beats, planned {node['beats']}")
+        yield streams, payload
 
 
 def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarray | None, int]:
     """The four ports' streams of a node, and how many bytes of them carry something."""
+    if opcode in (Opcode.EMBED, Opcode.ATTENTION, Opcode.SAMPLE):
+        return None, 0
     layer = model.layers[index]
     if opcode in LINEAR_FIELDS:
         linear = model.head if opcode == Opcode.LINEAR_LOGITS else getattr(layer, LINEAR_FIELDS[opcode])
@@ -158,7 +184,5 @@ def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarra
         Opcode.HEADS: lambda: head_words(
             layer, AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, model.config.head_dim).exponent
         ),
-    }.get(opcode)
-    if words is None:
-        return None, 0
+    }[opcode]
     return pack_words(np.ascontiguousarray(words())), words().size * 4

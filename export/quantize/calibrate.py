@@ -1,18 +1,16 @@
-"""Calibration of the static quantizers: one pass over clips, one running maximum a head."""
+"""The static quantizers of a layer, fixed to the largest values that calibration saw."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import torch
 from brevitas.nn import QuantIdentity
 
 from .activation_quantizers import HeadScaling
-from .brevitas_graph import calibration_mode
 from .head_scales import HeadScales, head_scales, value_scales
-from .network import QuantAttention, QuantLlama
+from .network import QuantAttention
+from .observe import LayerPeaks
 
-__all__ = ["calibrate_heads", "quantizer_scaling"]
+__all__ = ["fix_head_scales", "quantizer_scaling", "silent_heads"]
 
 
 def quantizer_scaling(quant: QuantIdentity) -> HeadScaling:
@@ -20,19 +18,25 @@ def quantizer_scaling(quant: QuantIdentity) -> HeadScaling:
     return quant.act_quant.fused_activation_quant_proxy.tensor_quant.scaling_impl
 
 
-@torch.no_grad()
-def calibrate_heads(network: QuantLlama, batches: Iterable[torch.Tensor]) -> list[HeadScales]:
-    """Observe q, k, v in float over batches of tokens (clips, positions), then fix their scales in the network."""
-    with calibration_mode(network):
-        for tokens in batches:
-            network(tokens)
-    return [_fix_scales(layer.self_attn) for layer in network.layers]
-
-
-def _fix_scales(attention: QuantAttention) -> HeadScales:
-    q, k, v = (quantizer_scaling(quant) for quant in (attention.q_quant, attention.k_quant, attention.v_quant))
-    scales = head_scales(q.peak.flatten().numpy(), k.peak.flatten().numpy())
-    q.set_scale(torch.from_numpy(scales.q_scale))
-    k.set_scale(torch.from_numpy(scales.k_scale))
-    v.set_scale(torch.from_numpy(value_scales(v.peak.flatten().numpy())))
+def fix_head_scales(attention: QuantAttention, peaks: LayerPeaks, *, with_unrotated: bool) -> HeadScales:
+    """Scales of q, k and v, in the layer's quantizers from now on. ``with_unrotated``: q before rotation as well."""
+    q = torch.maximum(peaks.q, peaks.unrotated) if with_unrotated else peaks.q
+    scales = head_scales(q.numpy(), peaks.k.numpy())
+    for quant, scale in (
+        (attention.q_quant, scales.q_scale),
+        (attention.k_quant, scales.k_scale),
+        (attention.v_quant, value_scales(peaks.v.amax(dim=1).numpy())),
+    ):
+        quantizer_scaling(quant).set_scale(torch.from_numpy(scale))
     return scales
+
+
+def silent_heads(layer: int, peaks: LayerPeaks) -> list[str]:
+    """A note for each of q, k, v with heads that were zero throughout."""
+    notes = []
+    for name, peak in (("q", peaks.q), ("k", peaks.k), ("v", peaks.v.amax(dim=1))):
+        heads = (peak == 0).nonzero().flatten().tolist()
+        if heads:
+            which = ", ".join(map(str, heads))
+            notes.append(f"layers.{layer}: {name} of heads {which} was zero in calibration, its scale is 1/127")
+    return notes

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 
 from ...toolkit.config import BackboneConfig, FrameLayout
 from ...toolkit.errors import CheckpointError, UsageError
 from ..llama import Llama
+from ..source import BackboneSource
 from .recipes import Recipe
 
-__all__ = ["check_before_quantizing"]
+__all__ = ["check_before_quantizing", "check_embedding", "check_finite"]
 
 FLOAT16_MAX = 65504.0
 
 
-def check_before_quantizing(llama: Llama, layout: FrameLayout, recipe: Recipe, tokens: torch.Tensor) -> None:
-    """CheckpointError naming the tensor and index of a weight that is not finite; UsageError for the rest."""
-    check_finite(llama)
-    check_groups(llama.config, recipe)
-    check_codes(llama.config, layout)
-    check_tokens(llama, tokens)
+def check_before_quantizing(
+    source: BackboneSource,
+    layout: FrameLayout,
+    recipe: Recipe,
+    tokens: torch.Tensor,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """CheckpointError naming the tensor and index of a weight that is not finite; UsageError for the rest.
+
+    What takes no time comes first. ``advance(done, total)``: weights looked through.
+    """
+    check_groups(source.config, recipe)
+    check_codes(source.config, layout)
+    check_tokens(source.config, layout, tokens)
+    source.check(advance)
 
 
 def check_finite(llama: Llama) -> None:
@@ -35,11 +46,16 @@ def check_finite(llama: Llama) -> None:
                 "finite weights",
                 "Train or convert the checkpoint again.",
             )
-    embedding = llama.model.embed_tokens.weight.detach()
-    if embedding.abs().max() > FLOAT16_MAX:
-        index = tuple((embedding.abs() > FLOAT16_MAX).nonzero()[0].tolist())
+    check_embedding("model.embed_tokens.weight", llama.model.embed_tokens.weight.detach())
+
+
+def check_embedding(name: str | Path, embedding: torch.Tensor) -> None:
+    """CheckpointError for a value that a bundle, which keeps the embedding in float16, cannot hold."""
+    beyond = (embedding.abs() > FLOAT16_MAX).nonzero()
+    if len(beyond):
+        index = tuple(beyond[0].tolist())
         raise CheckpointError(
-            "model.embed_tokens.weight",
+            name,
             f"{embedding[index].item()} at index {index}",
             f"magnitudes up to {FLOAT16_MAX:.0f}, the range of float16",
             "Rescale the embedding.",
@@ -78,17 +94,17 @@ def check_codes(config: BackboneConfig, layout: FrameLayout) -> None:
         )
 
 
-def check_tokens(llama: Llama, tokens: torch.Tensor) -> None:
-    shape, most = tuple(tokens.shape), llama.cos.shape[0]
+def check_tokens(config: BackboneConfig, layout: FrameLayout, tokens: torch.Tensor) -> None:
+    shape, most = tuple(tokens.shape), layout.positions
     if tokens.dim() != 2 or not tokens.numel() or shape[1] > most:
         raise UsageError(
             "calibration tokens", f"shape {shape}", f"(clips, positions) with 1..{most} positions", "Give whole clips."
         )
     low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= llama.config.vocab:
+    if low < 0 or high >= config.vocab:
         raise UsageError(
             "calibration tokens",
             f"values {low}..{high}",
-            f"0..{llama.config.vocab - 1}",
+            f"0..{config.vocab - 1}",
             "Use clips encoded for this checkpoint.",
         )

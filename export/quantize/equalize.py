@@ -7,47 +7,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
-from ..llama import Llama
+from ..llama import DecoderLayer
+from .observe import LayerPeaks
 from .recipes import Equalization
 
-__all__ = ["ChannelPeaks", "equalization_scale", "equalize"]
+__all__ = ["equalization_scale", "equalize"]
 
 PEAK_FLOOR = 1e-5  # a channel of activations or weights below it is not worth moving
-
-
-class ChannelPeaks:
-    """Running max|x| of each input channel of chosen linear layers: one vector a layer, however many batches."""
-
-    def __init__(self, llama: Llama) -> None:
-        self.peaks: dict[str, torch.Tensor] = {}
-        self._hooks: list[RemovableHandle] = []
-        for name, module in llama.named_modules():
-            if name.endswith(("q_proj", "o_proj", "gate_proj", "down_proj")):
-                self.peaks[name] = torch.zeros(module.in_features)
-                self._hooks.append(module.register_forward_pre_hook(self._observer(name)))
-
-    def _observer(self, name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
-        def observe(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            self.peaks[name] = torch.maximum(self.peaks[name], inputs[0].abs().amax(dim=(0, 1)))
-
-        return observe
-
-    @torch.no_grad()
-    def observe(self, llama: Llama, batches: Iterable[torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Run the batches of tokens through the model and stop observing."""
-        try:
-            for tokens in batches:
-                llama(tokens)
-        finally:
-            for hook in self._hooks:
-                hook.remove()
-        return self.peaks
 
 
 def equalization_scale(peak: torch.Tensor, weights: list[torch.Tensor], alpha: float) -> torch.Tensor:
@@ -61,21 +30,24 @@ def equalization_scale(peak: torch.Tensor, weights: list[torch.Tensor], alpha: f
 
 
 @torch.no_grad()
-def equalize(llama: Llama, peaks: dict[str, torch.Tensor], options: Equalization) -> None:
-    """Fold equalization into the weights of ``llama`` in place; its function stays the same up to rounding."""
-    for index, layer in enumerate(llama.model.layers):
-        prefix, attention, mlp = f"model.layers.{index}", layer.self_attn, layer.mlp
-        if options.norm:
-            projections = [attention.q_proj, attention.k_proj, attention.v_proj]
-            _equalize_norm(layer.input_layernorm, projections, peaks[f"{prefix}.self_attn.q_proj"], options.norm)
-            projections = [mlp.gate_proj, mlp.up_proj]
-            _equalize_norm(layer.post_attention_layernorm, projections, peaks[f"{prefix}.mlp.gate_proj"], options.norm)
-        if options.down:
-            scale = equalization_scale(peaks[f"{prefix}.mlp.down_proj"], [mlp.down_proj.weight], options.down)
-            mlp.up_proj.weight.div_(scale[:, None])
-            mlp.down_proj.weight.mul_(scale)
-        if options.value:
-            _equalize_value(attention, peaks[f"{prefix}.self_attn.o_proj"], options.value)
+def equalize(layer: DecoderLayer, peaks: LayerPeaks, options: Equalization) -> None:
+    """Fold equalization into the weights of ``layer`` in place; its function stays the same up to rounding.
+
+    The peaks of the values follow, so that they are those of the layer as it is now.
+    """
+    attention, mlp = layer.self_attn, layer.mlp
+    if options.norm:
+        projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+        _equalize_norm(layer.input_layernorm, projections, peaks.inputs["self_attn.q_proj"], options.norm)
+        projections = [mlp.gate_proj, mlp.up_proj]
+        _equalize_norm(layer.post_attention_layernorm, projections, peaks.inputs["mlp.gate_proj"], options.norm)
+    if options.down:
+        scale = equalization_scale(peaks.inputs["mlp.down_proj"], [mlp.down_proj.weight], options.down)
+        mlp.up_proj.weight.div_(scale[:, None])
+        mlp.down_proj.weight.mul_(scale)
+    if options.value:
+        scale = _equalize_value(attention, peaks.inputs["self_attn.o_proj"], options.value)
+        peaks.v.div_(scale.view_as(peaks.v))
 
 
 def _equalize_norm(norm: nn.Module, readers: list[nn.Linear], peak: torch.Tensor, alpha: float) -> None:
@@ -85,7 +57,7 @@ def _equalize_norm(norm: nn.Module, readers: list[nn.Linear], peak: torch.Tensor
         reader.weight.mul_(scale)
 
 
-def _equalize_value(attention: nn.Module, peak: torch.Tensor, alpha: float) -> None:
+def _equalize_value(attention: nn.Module, peak: torch.Tensor, alpha: float) -> torch.Tensor:
     """Query heads that share a value head share its scale: s is found per (kv_head, dim) and repeated."""
     config = attention.config
     shape = (config.kv_heads, config.group, config.head_dim)
@@ -95,3 +67,4 @@ def _equalize_value(attention: nn.Module, peak: torch.Tensor, alpha: float) -> N
     attention.v_proj.weight.div_(scale[:, None])
     repeated = scale.view(config.kv_heads, 1, config.head_dim).expand(shape)
     attention.o_proj.weight.mul_(repeated.flatten())
+    return scale

@@ -9,7 +9,7 @@ from ...toolkit.config import FrameLayout
 from ..llama import Llama
 from .network import QuantLlama
 
-__all__ = ["cross_entropy"]
+__all__ = ["cross_entropy", "predicted_codes", "summed_nats"]
 
 
 @torch.no_grad()
@@ -19,14 +19,27 @@ def cross_entropy(model: Llama | QuantLlama, tokens: torch.Tensor, layout: Frame
     Probabilities are over the codes alone, for a float model too: text tokens are never generated. ValueError when
     the clips hold no code.
     """
+    total = 0.0
+    for clips in tokens.split(batch):
+        logits = model(clips[:, :-1])
+        if isinstance(model, Llama):
+            logits = logits[..., layout.code_offset : layout.code_offset + layout.codes]
+        total += summed_nats(logits, clips, layout)
+    return total / predicted_codes(tokens, layout)
+
+
+def summed_nats(logits: torch.Tensor, tokens: torch.Tensor, layout: FrameLayout) -> float:
+    """Of every code of tokens (clips, positions), given logits (clips, positions or one less, codes) of what follows
+    each position."""
+    start = layout.prompt_length
+    predicted = logits[:, start - 1 : tokens.shape[1] - 1]
+    target = tokens[:, start:] - layout.code_offset
+    return F.cross_entropy(predicted.flatten(0, 1), target.flatten(), reduction="sum").double().item()
+
+
+def predicted_codes(tokens: torch.Tensor, layout: FrameLayout) -> int:
+    """How many there are in tokens (clips, positions). ValueError if none."""
     start = layout.prompt_length
     if tokens.shape[0] < 1 or tokens.shape[1] <= start:
         raise ValueError(f"tokens {tuple(tokens.shape)}; expected at least one clip longer than {start} prompt tokens")
-    total = 0.0
-    for clips in tokens.split(batch):
-        logits = model(clips[:, :-1])[:, start - 1 :]
-        if isinstance(model, Llama):
-            logits = logits[..., layout.code_offset : layout.code_offset + layout.codes]
-        target = clips[:, start:] - layout.code_offset
-        total += F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").double().item()
-    return total / (tokens.shape[0] * (tokens.shape[1] - start))
+    return tokens.shape[0] * (tokens.shape[1] - start)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from brevitas.nn import QuantLinear
 
-from ...toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
+from ...toolkit.numerics.weights import LayerWeights, LinearWeights
 from .calibrate import quantizer_scaling
 from .head_scales import HeadScales
-from .network import QuantDecoderLayer, QuantLlama
+from .network import QuantDecoderLayer
 from .two_level import TwoLevelScaling
 
-__all__ = ["extract", "linear_weights"]
+__all__ = ["layer_weights", "linear_weights"]
 
 
 @torch.no_grad()
@@ -40,20 +40,9 @@ def _one_linear(layer: QuantLinear) -> LinearWeights:
     return LinearWeights(values, scaling.channel_scale.flatten().numpy(), np.ascontiguousarray(multiplier))
 
 
-def extract(network: QuantLlama, head_scales: list[HeadScales], tas_query: str) -> IntegerModel:
-    """The integer model of a calibrated network; ``head_scales`` one a layer, as given to its quantizers."""
-    return IntegerModel(
-        config=network.config,
-        layout=network.layout,
-        embedding=network.embed_tokens.weight.numpy().astype(np.float16),
-        layers=tuple(_layer(*pair) for pair in zip(network.layers, head_scales, strict=True)),
-        final_gain=network.norm.weight.numpy().copy(),
-        head=linear_weights(network.head),
-        tas_query=tas_query,
-    )
-
-
-def _layer(layer: QuantDecoderLayer, scales: HeadScales) -> LayerWeights:
+@torch.no_grad()
+def layer_weights(layer: QuantDecoderLayer, scales: HeadScales) -> LayerWeights:
+    """The integers of a layer; ``scales`` as given to its quantizers."""
     attention, mlp = layer.self_attn, layer.mlp
     return LayerWeights(
         attention_gain=layer.input_layernorm.weight.numpy().copy(),

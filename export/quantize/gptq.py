@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,10 +11,10 @@ import torch
 from brevitas.nn import QuantLinear
 
 from .brevitas_graph import GPTQ, gptq_mode
-from .network import QuantLlama
+from .network import QuantDecoderLayer
 from .two_level import TwoLevelScaling
 
-__all__ = ["TwoLevelGPTQ", "observed_together", "run_gptq"]
+__all__ = ["TwoLevelGPTQ", "run_gptq"]
 
 BLOCK_COLUMNS = 32  # columns corrected one by one before the rest of the matrix is, in one product
 
@@ -58,35 +58,25 @@ class TwoLevelGPTQ(GPTQ):
         return quant.int_quant(scale, torch.zeros(()), quant.msb_clamp_bit_width_impl(), weight).flatten()
 
 
-def observed_together(network: QuantLlama) -> list[list[str]]:
-    """Names of the linear layers observed in one pass over the clips: those of a decoder layer.
+OBSERVED = [[f"self_attn.{name}_proj" for name in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]]
+"""The linear layers of a decoder layer, observed in one pass over the clips: they see one another rounded to nearest.
 
-    Within it they see one another rounded to nearest; observing them one after the other takes twice as long
-    and gains nothing that can be measured.
-    """
-    attention = [f"self_attn.{name}_proj" for name in "qkvo"]
-    mlp = [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
-    return [[f"layers.{index}.{name}" for name in attention + mlp] for index in range(len(network.layers))]
+Observing them one after the other takes twice as long and gains nothing that can be measured.
+"""
 
 
 @torch.no_grad()
-def run_gptq(network: QuantLlama, batches: Callable[[str], Iterable[torch.Tensor]]) -> list[str]:
-    """Choose the weights of each decoder layer in turn, for the inputs that the quantized layers before it give.
+def run_gptq(layer: QuantDecoderLayer, batches: Iterable[tuple[torch.Tensor, ...]]) -> list[str]:
+    """Choose the weights of a layer for the inputs it gets: each of ``batches`` is one call's arguments.
 
-    ``batches(step)`` starts another pass over the calibration tokens; a pass ends at the layers it observes. The head
-    stays rounded to nearest. Returns notes on layers that could not be improved and on inputs never active.
+    Returns notes on projections that could not be improved and on inputs never active.
     """
-    _initialize_scales(network)
-    network.head.weight_quant.disable_quant = True  # Brevitas then leaves it out
-    try:
-        with warnings.catch_warnings(record=True) as caught, _mode(network) as mode:
-            for index in range(mode.num_layers):
-                for tokens in batches(f"GPTQ {index + 1} of {mode.num_layers}"):
-                    mode.model(tokens)
-                with _one_thread():
-                    mode.update()
-    finally:
-        network.head.weight_quant.disable_quant = False
+    _initialize_scales(layer)
+    with warnings.catch_warnings(record=True) as caught, _mode(layer) as mode:
+        for arguments in batches:
+            mode.model(*arguments)
+        with _one_thread():
+            mode.update()
     return [str(warning.message) for warning in caught] + _silent_inputs(mode.gpxq_layers)
 
 
@@ -101,25 +91,25 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _mode(network: QuantLlama) -> gptq_mode:
+def _mode(layer: QuantDecoderLayer) -> gptq_mode:
     return gptq_mode(
-        network,
-        group_of_parallel_layers=observed_together(network),
+        layer,
+        group_of_parallel_layers=OBSERVED,
         create_weight_orig=False,
         use_quant_activations=True,
         gptq_class=TwoLevelGPTQ,
     )
 
 
-def _initialize_scales(network: QuantLlama) -> None:
+def _initialize_scales(layer: QuantDecoderLayer) -> None:
     """Brevitas wants the scales of a weight to exist before GPTQ asks for its integers."""
-    for module in network.modules():
+    for module in layer.modules():
         if isinstance(module, QuantLinear):
             module.quant_weight()
 
 
 def _silent_inputs(observed: dict[str, TwoLevelGPTQ]) -> list[str]:
-    counts = {name: int((layer.importance == 0).sum()) for name, layer in observed.items()}
+    counts = {name: int((projection.importance == 0).sum()) for name, projection in observed.items()}
     return [
         f"{name}: {count} of {observed[name].importance.numel()} inputs were never active, their weights are zero"
         for name, count in counts.items()

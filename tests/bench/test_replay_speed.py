@@ -16,7 +16,8 @@ import pytest
 
 from fastcar.export.lower.graph import lower_backbone
 from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
-from fastcar.toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from fastcar.toolkit.bundle.tensor_file import stored_tensors, write_tensors
+from fastcar.toolkit.bundle.tensors import model_tensors
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
 from fastcar.toolkit.numerics.tas import NEVER
 from fastcar.toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights

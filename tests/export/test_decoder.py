@@ -13,10 +13,9 @@ import torch
 from car_like import CONFIG, LAYOUT, PIXELS, random_clips, random_tokenizer
 
 from fastcar.export.car.tokenizer import DecoderConfig, Stage, Tokenizer
-from fastcar.export.decoder import quantize_decoder
+from fastcar.export.decoder import quantize_decoder, write_decoder
 from fastcar.export.importers import load_model
 from fastcar.export.lower.decoder import lower_decoder
-from fastcar.export.pipeline import write_decoder
 from fastcar.toolkit.backends.onnxruntime import open_session
 from fastcar.toolkit.bundle.bundle import DECODER, Bundle
 from fastcar.toolkit.errors import CheckpointError
@@ -220,7 +219,7 @@ def test_the_bundle_holds_the_decoder_of_the_checkpoint(
     car_like: Path, bundle_w8a8: Path, calibration: torch.Tensor, tmp_path: Path
 ):
     made = quantize_decoder(load_model(car_like).tokenizer, calibration)
-    write_decoder(tmp_path, made)
+    write_decoder(tmp_path / DECODER, made)
     assert (tmp_path / DECODER).read_bytes() == (bundle_w8a8 / DECODER).read_bytes()
     codes = codes_of((LAYOUT.frames, *LAYOUT.grid))
     for threads in (1, 2):

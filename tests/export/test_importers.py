@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from car_like import CONFIG, LAYOUT, damaged_checkpoint, random_llama
+from whole_llama import whole_llama
 
 from fastcar.export.importers import BUILT_IN, IMPORTERS, load_model
 from fastcar.toolkit.errors import CheckpointError
@@ -33,8 +34,9 @@ def test_a_folder_is_imported(car_like: Path):
     assert model.calibration.dtype == torch.int64
     codes = model.calibration[:, LAYOUT.prompt_length :]
     assert codes.min() >= LAYOUT.code_offset and codes.max() < LAYOUT.code_offset + LAYOUT.codes
+    found = whole_llama(model.source, LAYOUT.positions).state_dict()
     for name, value in random_llama().state_dict().items():
-        torch.testing.assert_close(model.llama.state_dict()[name], value.half().float(), rtol=0, atol=0)
+        torch.testing.assert_close(found[name], value.half().float(), rtol=0, atol=0)
 
 
 def test_prompts_encode_as_the_clips_were(car_like: Path):

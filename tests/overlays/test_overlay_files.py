@@ -125,7 +125,7 @@ def test_names_without_a_build(name: str) -> None:
         ("UTF-8", "utf-7"),
         ('NAME="ADDRESS_OFFSET" VALUE="', 'NAME="ADDRESS_OFFSET" VALUE="x'),
         ('ACT_FREQMHZ" VALUE="', 'ACT_FREQMHZ" VALUE="fast '),
-        ('fastcar:hls', '&vendor;:hls'),
+        ("fastcar:hls", "&vendor;:hls"),
     ],
 )
 def test_handoff_with_values_that_are_none(bit: Path, old: str, new: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fastcar.export.overlay.compile import pack_model
 from fastcar.overlays import Engine
-from fastcar.toolkit.bundle.bundle import Bundle, write_bundle
+from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.bundle.manifest import Manifest
+from fastcar.toolkit.bundle.write import write_bundle
 
 __all__ = ["packed_copy"]
 

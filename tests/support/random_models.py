@@ -13,7 +13,8 @@ from fastcar.export.lower.graph import lower_backbone
 from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
 from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend
 from fastcar.toolkit.backends.reference import ReferenceBackend
-from fastcar.toolkit.bundle.tensors import model_tensors, stored_tensors, write_tensors
+from fastcar.toolkit.bundle.tensor_file import stored_tensors, write_tensors
+from fastcar.toolkit.bundle.tensors import model_tensors
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
 from fastcar.toolkit.numerics.rope import rotary_tables
 from fastcar.toolkit.numerics.tas import NEVER

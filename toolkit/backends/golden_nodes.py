@@ -90,7 +90,7 @@ def record_nodes(backend: TracingBackend, clip: Path, path: Path) -> None:
     golden, layout = load_file(clip), backend.layout
     codes = golden["codes"][:-1, 0] + layout.code_offset  # the last one is read by no step
     text = np.concatenate([golden["tokens"], np.broadcast_to(codes, (2, len(codes)))], axis=1)
-    traced = sorted({0, layout.prompt_length - 1, text.shape[1] - 1})
+    traced = sorted({0, golden["tokens"].shape[1] - 1, text.shape[1] - 1})
     given = {
         "tokens": text,
         "traced": np.array(traced, np.int64),

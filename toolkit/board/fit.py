@@ -10,7 +10,8 @@ from ...boards import Board
 from ...export.overlay.compile import ProgramPlan
 from ...overlays.load import Engine, engine_names, load_engine
 from ..backends.engine import state_layout
-from ..bundle.bundle import Bundle
+from ..bundle.bundle import WEIGHTS, Bundle
+from ..bundle.tensor_file import stored_tensors
 from ..errors import UsageError
 from ..program.engine import EngineConfig
 from ..program.memory import BEAT_BYTES
@@ -52,8 +53,10 @@ def engines_for(board: Board) -> list[Engine]:
 
 
 def weight_widths(bundle: Bundle) -> dict[str, bool]:
-    """Whether a linear layer has 4-bit weights, by its name; reads all weights."""
-    return {name: linear.bit_width == 4 for name, linear in bundle.model()[0].linears()}
+    """Whether a linear layer has 4-bit weights, by its name; no weights are read."""
+    stored = stored_tensors(bundle.path / WEIGHTS)
+    names = [name.removesuffix(".scale") for name in stored if name.endswith(".scale")]
+    return {name: f"{name}.multiplier" in stored for name in names}
 
 
 def fit_bundle(bundle: Bundle, board: Board, int4: dict[str, bool] | None = None) -> Fit:

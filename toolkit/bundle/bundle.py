@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +29,6 @@ __all__ = [
     "TOKENIZER",
     "WEIGHTS",
     "Bundle",
-    "write_bundle",
 ]
 
 MANIFEST = "manifest.json"
@@ -161,80 +158,6 @@ class Bundle:
             raise BundleError(
                 self.path / MANIFEST, f"no entry for {missing[0]}", "all of " + ", ".join(REQUIRED), "Export again."
             )
-
-
-def write_bundle(target: Path, fill: Callable[[Path], Manifest], overwrite: bool = False) -> Bundle:
-    """``fill`` writes the files into a temporary folder and returns the manifest without hashes; then it is renamed.
-
-    OutputError, before ``fill`` is called, if the target exists (unless it is a bundle, holds nothing else, and
-    ``overwrite``) or cannot be written; whatever happens, nothing half-written is left behind.
-    """
-    made: list[Path] = []
-    try:
-        place = target.resolve() if target.is_symlink() else target
-        _check_target(target, place, overwrite)
-        made = [folder for folder in place.parents if not folder.exists()]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{place.name[:64]}.", dir=place.parent))
-    except OSError as error:
-        _remove_empty(made)
-        reason = (error.strerror or str(error)).lower()
-        raise OutputError(target, reason, "a folder that can be written", "Choose another --out.") from error
-    try:
-        manifest = fill(partial)
-        names = sorted(str(file.relative_to(partial)) for file in partial.rglob("*") if file.is_file())
-        entries = {name: file_entry(partial / name) for name in names}
-        manifest.model_copy(update={"files": entries}).write(partial / MANIFEST)
-        partial.chmod(0o755)
-        for file in partial.rglob("*"):  # writers differ in the mode they give; a bundle is to be shared
-            file.chmod(0o755 if file.is_dir() else 0o644)
-        _put_in_place(partial, place)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        _remove_empty(made)
-        raise
-    return Bundle.open(target, verify=False)
-
-
-def _check_target(target: Path, place: Path, overwrite: bool) -> None:
-    if not place.exists():
-        return
-    if not overwrite or not (place / MANIFEST).is_file():
-        raise OutputError(
-            target, "exists already", "a new folder", "Choose another --out, or --overwrite for a bundle."
-        )
-    try:
-        known = {MANIFEST, *json.loads((place / MANIFEST).read_text("utf-8"))["files"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise OutputError(
-            target, f"its {MANIFEST} is no bundle's", "a bundle to replace", "Choose another --out."
-        ) from error
-    foreign = sorted(str(file.relative_to(place)) for file in place.rglob("*") if not file.is_dir())
-    foreign = [name for name in foreign if name not in known]
-    if foreign:
-        raise OutputError(target, f"holds {foreign[0]!r}", "nothing but the bundle to replace", "Move it away.")
-
-
-def _put_in_place(partial: Path, place: Path) -> None:
-    """The earlier bundle is there until the new one is."""
-    if not place.exists():
-        partial.rename(place)
-        return
-    old = place.with_name(f"{partial.name}.old")
-    place.rename(old)
-    try:
-        partial.rename(place)
-    except BaseException:
-        old.rename(place)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Folders made on the way to a target that came to nothing, innermost first."""
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def _unpack(archive: Path) -> Path:

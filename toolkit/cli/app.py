@@ -98,10 +98,10 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         _fail(error.format_message() + _usage_hint(error), 2)
-    except click.Abort:
-        _fail("interrupted", 130)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except click.Abort as error:
+        _fail(_interrupted(error.__cause__), 130)
+    except KeyboardInterrupt as error:
+        _fail(_interrupted(error), 130)
     except FastCarError as error:
         if error.dump:
             click.echo(error.dump, err=True)
@@ -115,6 +115,11 @@ def main() -> None:
         _fail(f"{error.filename or 'file system'}: {error.strerror or error}; nothing half-written was kept", 2)
     except Exception as error:  # the last resort: a fault of ours, named as such
         _fail_internally(error)
+
+
+def _interrupted(error: BaseException | None) -> str:
+    """With what is kept, where the work that was interrupted says so."""
+    return f"interrupted: {error}" if error and str(error) else "interrupted"
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -9,9 +9,11 @@ import click
 
 from ..errors import OutputError
 from ..output import check_output_folder
-from .console import emit, examples, json_option, progress, table
+from .console import emit, examples, json_option, progress, say, table
 
 __all__ = ["command"]
+
+GB = 1e9
 
 
 @click.command(
@@ -40,6 +42,8 @@ __all__ = ["command"]
     type=click.Path(path_type=Path),
     help="Where the video lies, for a Hugging Face checkpoint  [default: frame_layout.json in it]",
 )
+@click.option("--layers", type=int, help="Only so many of the first decoder layers, for a quick trial.")
+@click.option("--calibration-clips", type=int, help="At most so many clips to calibrate with  [default: the recipe's]")
 @click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 @json_option
@@ -47,29 +51,24 @@ def command(
     model: str,
     recipe: str,
     out: Path,
-    tas_query: str,
-    board: str | None,
-    frame_layout: Path | None,
     archive: Path | None,
     overwrite: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Quantize MODEL (`car`, or a checkpoint folder), lower it to ONNX and write a bundle."""
-    from ...export.pipeline import export_model
+    """Quantize MODEL (`car`, or a checkpoint folder), lower it to ONNX and write a bundle.
+
+    A decoder layer is read, quantized and written at a time. An export that was interrupted or killed goes on with
+    the layer where it was when the same command is given again.
+    """
+    from ...export.pipeline import prepare_export
 
     if archive:
         _check_archive(archive, out, overwrite)
+    export = prepare_export(model, out, recipe=recipe, overwrite=overwrite, **options)
+    say(f"needs {export.needs.disk / GB:.1f} GB of disk, about {export.needs.memory / GB:.1f} GB of memory ...")
     with progress() as advance:
-        bundle = export_model(
-            model,
-            out,
-            recipe=recipe,
-            tas_query=tas_query,
-            board=board,
-            frame_layout=frame_layout,
-            overwrite=overwrite,
-            on_progress=advance,
-        )
+        bundle = export.run(advance)
     if archive:
         bundle.archive(archive)
     result = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -85,6 +85,13 @@ class LayerWeights:
     gate_up: LinearWeights  # (hidden, 2 mlp): gate, then up
     down: LinearWeights  # (mlp, hidden)
 
+    def linears(self) -> Iterator[tuple[str, LinearWeights]]:
+        """Its linear layers with their names, in the order a step uses them."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, LinearWeights):
+                yield field.name, value
+
 
 @dataclass(frozen=True)
 class IntegerModel:
@@ -93,7 +100,7 @@ class IntegerModel:
     config: BackboneConfig
     layout: FrameLayout
     embedding: np.ndarray  # (vocab, hidden) float16
-    layers: tuple[LayerWeights, ...]
+    layers: Sequence[LayerWeights]  # in memory, or read from a file when they are asked for
     final_gain: np.ndarray  # (hidden,) float32
     head: LinearWeights  # (hidden, codes): the codes only, text tokens are never generated
     tas_query: str = "post_rope"
@@ -101,8 +108,5 @@ class IntegerModel:
     def linears(self) -> Iterator[tuple[str, LinearWeights]]:
         """Every linear layer with its name, in the order a step uses them."""
         for index, layer in enumerate(self.layers):
-            for field in fields(layer):
-                value = getattr(layer, field.name)
-                if isinstance(value, LinearWeights):
-                    yield f"layers.{index}.{field.name}", value
+            yield from ((f"layers.{index}.{name}", linear) for name, linear in layer.linears())
         yield "head", self.head

@@ -12,9 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
+from whole_llama import whole_llama
 
 from fastcar.export.huggingface.config import read_config
-from fastcar.export.huggingface.weights import load_llama
+from fastcar.export.huggingface.weights import HuggingFaceSource
+from fastcar.export.llama import Llama
 from fastcar.toolkit.errors import CheckpointError
 
 POSITIONS = 700
@@ -57,8 +59,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def source(folder: Path) -> HuggingFaceSource:
+    """Checked, as before an export."""
+    made = HuggingFaceSource(folder, read_config(folder / "config.json"))
+    made.check(lambda done, total: None)
+    return made
+
+
+def load_llama(folder: Path) -> Llama:
+    return whole_llama(source(folder), POSITIONS)
+
+
 def difference(folder: Path, model: LlamaForCausalLM) -> torch.Tensor:
-    llama = load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    llama = load_llama(folder)
     tokens = torch.randint(0, 60, (2, POSITIONS), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected, found = model(tokens).logits, llama(tokens)
@@ -153,27 +166,38 @@ def test_weights_of_another_config(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("fastcar.export.shards.store.TensorStore.read", lambda *_: pytest.fail("nothing may be read"))
     edit(folder, lambda config: config.update(intermediate_size=96))
     with pytest.raises(CheckpointError, match=r"mlp.gate_proj.weight is \(88, 64\); expected \(96, 64\)"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
     edit(folder, lambda config: config.update(intermediate_size=88, num_hidden_layers=3))
     with pytest.raises(CheckpointError, match=r"no layer 2 among its \d+ tensors; expected num_hidden_layers 3"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
     edit(folder, lambda config: config.update(num_hidden_layers=1))
     with pytest.raises(CheckpointError, match=r"tensor model.layers.1.\S+ is not part of the model"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
+
+
+def test_the_first_layers_only(folder: Path) -> None:
+    """Of the others nothing is looked at."""
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
+    one = HuggingFaceSource(folder, read_config(folder / "config.json")).first(1)
+    seen = []
+    one.check(lambda done, total: seen.append((done, total)))
+    assert one.config.layers == 1 and seen == [(done, 12) for done in range(1, 13)]
 
 
 def test_a_head_that_is_said_to_be_the_embedding(folder: Path) -> None:
     edit(folder, lambda config: config.update(tie_word_embeddings=True))
     with pytest.raises(CheckpointError, match="tie_word_embeddings true, but lm_head.weight is not model.embed_tokens"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
     tensors = load_file(folder / "model.safetensors")
     save_file({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"].clone()}, folder / "model.safetensors")
-    llama = load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+    llama = load_llama(folder)
     assert torch.equal(llama.lm_head.weight, llama.model.embed_tokens.weight)
     edit(folder, lambda config: config.update(tie_word_embeddings=False))
     save_file({name: one for name, one in tensors.items() if name != "lm_head.weight"}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match="tensor lm_head.weight is missing"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
 
 
 def test_numbers_that_are_none(folder: Path) -> None:
@@ -181,7 +205,7 @@ def test_numbers_that_are_none(folder: Path) -> None:
     tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model.layers.1.mlp.up_proj.weight\[3, 4\] is nan"):
-        load_llama(folder, read_config(folder / "config.json"), POSITIONS)
+        load_llama(folder)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +225,4 @@ def test_numbers_of_no_model(change: dict[str, Any], message: str, folder: Path)
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(CheckpointError, match=message):
-        load_llama(folder, read_config(path), 8)
+        load_llama(folder)

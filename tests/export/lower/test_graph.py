@@ -22,7 +22,7 @@ from random_models import (
 from fastcar.export.lower.body import DOMAIN, Library
 from fastcar.export.lower.functions import LinearForm, define_functions
 from fastcar.export.lower.graph import lower_backbone
-from fastcar.toolkit.bundle.tensors import stored_tensors
+from fastcar.toolkit.bundle.tensor_file import stored_tensors
 
 CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 every_variant = pytest.mark.parametrize(

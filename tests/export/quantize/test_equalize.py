@@ -7,15 +7,33 @@ from copy import deepcopy
 import pytest
 import torch
 
+from fastcar.export.llama import Llama
 from fastcar.export.quantize import RECIPES, Equalization, Recipe, quantize_with_report
-from fastcar.export.quantize.equalize import ChannelPeaks, equalization_scale, equalize
+from fastcar.export.quantize.equalize import equalization_scale, equalize
+from fastcar.export.quantize.observe import LayerPeaks
+
+
+def observed(llama: Llama, clips: torch.Tensor, batch: int = 8) -> list[LayerPeaks]:
+    """The peaks of every layer, over clips a few at a time."""
+    peaks = [LayerPeaks() for _ in llama.model.layers]
+    cos, sin = llama.cos[: clips.shape[1]], llama.sin[: clips.shape[1]]
+    for part in clips.split(batch):
+        x = llama.model.embed_tokens(part)
+        for layer, own in zip(llama.model.layers, peaks, strict=True):
+            x = own.run(layer, x, cos, sin)
+    return peaks
+
+
+def equalize_all(llama: Llama, peaks: list[LayerPeaks], options: Equalization) -> None:
+    for layer, own in zip(llama.model.layers, peaks, strict=True):
+        equalize(layer, own, options)
 
 
 @pytest.mark.parametrize("options", [Equalization(norm=0.5), Equalization(down=0.7), Equalization(value=0.5)])
 def test_the_function_stays(untrained, calibration, options):
     untrained.model.layers[0].input_layernorm.weight[3] = 20.0
     equalized = deepcopy(untrained)
-    equalize(equalized, ChannelPeaks(equalized).observe(equalized, calibration.split(8)), options)
+    equalize_all(equalized, observed(equalized, calibration), options)
     changed = [
         name
         for (name, a), b in zip(untrained.named_parameters(), equalized.parameters(), strict=True)
@@ -28,14 +46,23 @@ def test_the_function_stays(untrained, calibration, options):
 
 def test_outlier_channels_come_down(untrained, calibration):
     untrained.model.layers[0].input_layernorm.weight[3] = 20.0
-    before = ChannelPeaks(untrained).observe(untrained, calibration.split(8))
-    equalize(untrained, before, Equalization(norm=0.5, down=0.5, value=0.5))
-    after = ChannelPeaks(untrained).observe(untrained, calibration.split(8))
-    for name, peak in before.items():
-        spread = peak.max() / peak.median()
-        assert after[name].max() / after[name].median() < 1.05 * spread
-    name = "model.layers.0.self_attn.q_proj"
-    assert after[name].max() / after[name].median() < 0.5 * before[name].max() / before[name].median()
+    before = observed(untrained, calibration)
+    equalize_all(untrained, before, Equalization(norm=0.5, down=0.5, value=0.5))
+    after = observed(untrained, calibration)
+    for old, new in zip(before, after, strict=True):
+        for name, peak in old.inputs.items():
+            assert new.inputs[name].max() / new.inputs[name].median() < 1.05 * peak.max() / peak.median()
+    name = "self_attn.q_proj"
+    old, new = before[0].inputs[name], after[0].inputs[name]
+    assert new.max() / new.median() < 0.5 * old.max() / old.median()
+
+
+def test_the_peaks_of_values_follow_their_equalization(untrained, calibration):
+    peaks = observed(untrained, calibration)
+    before = [own.v.clone() for own in peaks]
+    equalize_all(untrained, peaks, Equalization(value=0.5))
+    for old, own, new in zip(before, peaks, observed(untrained, calibration), strict=True):
+        assert torch.allclose(own.v, new.v, rtol=1e-4) and not torch.allclose(own.v, old, rtol=1e-2)
 
 
 @torch.no_grad()
@@ -59,15 +86,24 @@ def test_a_model_with_outlier_channels_is_recovered(trained, layout, calibration
     assert error[True] < 0.3 * error[False]
 
 
-def test_peaks_are_running_and_stop(untrained, calibration):
-    whole = ChannelPeaks(untrained).observe(untrained, [calibration])
-    split = ChannelPeaks(untrained).observe(untrained, calibration.split(5))
-    assert whole.keys() == split.keys() and len(whole) == 8
-    for name in whole:
-        assert torch.allclose(whole[name], split[name], rtol=1e-4)
-    kept = {name: peak.clone() for name, peak in split.items()}
-    untrained(calibration.flip(0))
-    assert all(torch.equal(kept[name], split[name]) for name in kept)
+def test_peaks_are_running_maxima_of_what_passes(untrained, calibration):
+    whole, split = observed(untrained, calibration, len(calibration)), observed(untrained, calibration, 5)
+    for one, other in zip(whole, split, strict=True):
+        assert len(one.inputs) == 4 and len(one.heads) == 4
+        for name, peak in (one.inputs | one.heads).items():
+            assert torch.allclose(peak, (other.inputs | other.heads)[name], rtol=1e-4)
+    normed = untrained.model.layers[0].input_layernorm(untrained.model.embed_tokens(calibration))
+    assert torch.allclose(whole[0].inputs["self_attn.q_proj"], normed.abs().amax(dim=(0, 1)))
+    attention = untrained.model.layers[0].self_attn
+    for name, heads in (("v", (2, 16)), ("unrotated", (4, 16)), ("k", (2, 16))):
+        projection = {"v": attention.v_proj, "unrotated": attention.q_proj, "k": attention.k_proj}[name]
+        peak = projection(normed).abs().amax(dim=(0, 1)).view(heads)
+        expected = peak if name == "v" else peak.amax(dim=1)
+        if name == "k":  # turned pairs can be longer than either of them, not longer than both
+            assert (whole[0].k <= expected * 2**0.5 + 1e-6).all()
+        else:
+            assert torch.allclose(whole[0].heads[name], expected, rtol=1e-5)
+    assert not untrained.model.layers[0].self_attn.q_proj._forward_pre_hooks
 
 
 def test_silent_channels_are_left_alone():

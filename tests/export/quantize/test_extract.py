@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ GPTQ8 = Recipe("w8a8-gptq", 8, None, "gptq")
 
 @pytest.fixture(scope="module", params=[*RECIPES.values(), NEAREST, GPTQ, GPTQ8], ids=lambda recipe: recipe.name)
 def quantized(request, trained, layout, calibration):
-    return quantize_with_report(trained, layout, request.param, calibration)
+    made = quantize_with_report(trained, layout, request.param, calibration)
+    return SimpleNamespace(recipe=request.param, model=made.model, network=made.network)
 
 
 def test_integers_times_scales_are_brevitas_values_exactly(quantized):
@@ -41,12 +43,12 @@ def test_integers_times_scales_are_brevitas_values_exactly(quantized):
             assert np.array_equal((weights.expanded() * weights.scale).T, values.detach().numpy())
             compared += 1
     head = quantized.model.head
-    assert np.array_equal((head.expanded() * head.scale).T, quantized.network.head.quant_weight().value.numpy())
+    assert np.array_equal((head.expanded() * head.scale).T, quantized.network.final.linear.quant_weight().value.numpy())
     assert compared == 8
 
 
 def test_ranges_and_formats(quantized):
-    recipe = quantized.network.recipe
+    recipe = quantized.recipe
     for name, weights in quantized.model.linears():
         bits = 8 if name == "head" else recipe.weight_bit_width
         assert (weights.bit_width, weights.group_size) == (bits, recipe.group_size if bits == 4 else None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 
-from fastcar.export.quantize import Recipe, pipeline, quantize_with_report
+from fastcar.export.quantize import Recipe, activations, quantize_with_report
 from fastcar.export.quantize.gptq import TwoLevelGPTQ
-from fastcar.export.quantize.network import QuantLlama
+from fastcar.export.quantize.network import QuantDecoderLayer, QuantLlama
 
 
 @torch.no_grad()
@@ -28,8 +30,7 @@ def test_better_than_nearest(trained, layout, calibration, heldout):
 
 
 def test_a_quantized_column_is_that_of_the_whole_matrix(trained, layout):
-    network = QuantLlama(trained, layout, Recipe("x", 4, 32, "gptq"))
-    layer = network.layers[0].mlp.down_proj
+    layer = QuantDecoderLayer(deepcopy(trained.model.layers[0]), Recipe("x", 4, 32, "gptq")).mlp.down_proj
     whole = layer.quant_weight().value
     gptq = TwoLevelGPTQ(layer, "down", act_order=False, len_parallel_layers=1, create_weight_orig=False, num_blocks=1)
     for column in (0, 31, 32, 95):
@@ -55,7 +56,7 @@ def test_more_clips_do_not_store_more(trained, layout, calibration, monkeypatch)
         return update(self, *args, **kwargs)
 
     monkeypatch.setattr(TwoLevelGPTQ, "single_layer_update", measured)
-    monkeypatch.setattr(pipeline, "BATCH_POSITIONS", 2 * layout.positions)
+    monkeypatch.setattr(activations, "BATCH_POSITIONS", 2 * layout.positions)
     sizes = []
     for clips in (2, 12):
         kept.clear()
@@ -73,12 +74,9 @@ def test_deterministic(trained, layout, calibration):
 
 
 @pytest.mark.parametrize("method", ["nearest", "gptq"])
-def test_progress_reaches_the_end_of_every_step(trained, layout, calibration, monkeypatch, method):
-    monkeypatch.setattr(pipeline, "BATCH_POSITIONS", 2 * layout.positions)
+def test_progress_is_told_layer_by_layer(trained, layout, calibration, method):
     seen = []
     quantize_with_report(
         trained, layout, Recipe("x", 4, 32, method), calibration[:4], progress=lambda *call: seen.append(call)
     )
-    steps = {step: (done, total) for step, done, total in seen}
-    assert all(done == total == 2 for done, total in steps.values())
-    assert len(steps) == (3 if method == "gptq" else 1)
+    assert seen == [("quantization", 1, 2), ("quantization", 2, 2)]

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fastcar.export.quantize import RECIPES, Recipe, cross_entropy, quantize, quantize_with_report
-from fastcar.export.quantize.calibrate import quantizer_scaling
+from fastcar.export.quantize.calibrate import fix_head_scales, quantizer_scaling
+from fastcar.export.quantize.observe import LayerPeaks
 from fastcar.toolkit.numerics.attention import AttentionScales, attention, quantize_heads
 from fastcar.toolkit.numerics.linear import linear, quantize_rows
 from fastcar.toolkit.numerics.mlp import replay_mlp
@@ -24,7 +25,7 @@ def quantized(request, trained, layout, calibration):
 
 
 def test_cross_entropy_stays_within_target(quantized, trained, layout, heldout):
-    target = {"w8a8": 0.005, "w4a8": 0.02}[quantized.network.recipe.name]
+    target = {"w8a8": 0.005, "w4a8": 0.02}[quantized.report.recipe]
     reference = cross_entropy(trained, heldout, layout)
     assert abs(cross_entropy(quantized.network, heldout, layout) / reference - 1) < target
     assert reference < 0.9 * math.log(layout.codes)
@@ -52,11 +53,11 @@ def test_the_float_model_is_left_as_it_was(trained, layout, calibration, name):
 
 
 def test_network_runs_after_quantization_and_is_not_calibrated_further(quantized, heldout):
-    peaks = [quantizer_scaling(layer.self_attn.q_quant).peak.clone() for layer in quantized.network.layers]
+    scales = [quantizer_scaling(layer.self_attn.q_quant).scale.clone() for layer in quantized.network.layers]
     first, second = quantized.network(heldout[:2]), quantized.network(heldout[:2])
     assert torch.equal(first, second)
-    for peak, layer in zip(peaks, quantized.network.layers, strict=True):
-        assert torch.equal(peak, quantizer_scaling(layer.self_attn.q_quant).peak)
+    for scale, layer in zip(scales, quantized.network.layers, strict=True):
+        assert torch.equal(scale, quantizer_scaling(layer.self_attn.q_quant).scale)
 
 
 @torch.no_grad()
@@ -64,9 +65,7 @@ def test_network_without_rounding_is_the_float_model(trained, layout, heldout):
     """The fake-quantized network differs from the float one by its quantizers only."""
     from brevitas.graph.calibrate import quantization_status_manager
 
-    from fastcar.export.quantize.network import QuantLlama
-
-    network = QuantLlama(trained, layout, RECIPES["w8a8"])
+    network = quantize_with_report(trained, layout, Recipe("x", 8), heldout[:1]).network
     expected = trained(heldout[:4])[..., layout.code_offset : layout.code_offset + layout.codes]
     with quantization_status_manager(network, disable_act_quant=True, disable_weight_quant=True, is_training=False):
         got = network(heldout[:4])
@@ -94,11 +93,8 @@ def test_zero_channels_and_silent_heads_are_floored_and_reported(untrained, layo
 
 def test_only_so_many_clips_are_used(trained, layout, calibration):
     recipe = Recipe("x", 8, calibration_clips=3)
-    peaks = [
-        quantizer_scaling(quantize_with_report(trained, layout, recipe, clips).network.layers[1].self_attn.k_quant).peak
-        for clips in (calibration[:3], calibration)
-    ]
-    assert torch.equal(*peaks)
+    some, all_ = (quantize(trained, layout, recipe, clips).layers[1] for clips in (calibration[:3], calibration))
+    assert np.array_equal(some.k_scale, all_.k_scale)
 
 
 def test_report_counts_packed_bytes(trained, layout, calibration):
@@ -110,14 +106,16 @@ def test_report_counts_packed_bytes(trained, layout, calibration):
     assert four.total_bytes == sum(four.linear_bytes.values()) < 0.75 * eight.total_bytes
 
 
-def test_unrotated_queries_are_calibrated_when_they_are_scored(untrained, layout, calibration):
-    rotated, both = (
-        quantize_with_report(untrained, layout, RECIPES["w8a8"], calibration[:8], tas_query=query)
-        for query in ("post_rope", "pre_rope")
-    )
-    assert (rotated.model.tas_query, both.model.tas_query) == ("post_rope", "pre_rope")
-    peaks = [quantizer_scaling(result.network.layers[0].self_attn.q_quant).peak for result in (rotated, both)]
-    assert (peaks[1] >= peaks[0]).all() and (peaks[1] > peaks[0]).any()
+def test_unrotated_queries_are_calibrated_when_they_are_scored(trained, layout, calibration):
+    quantized = quantize_with_report(trained, layout, RECIPES["w8a8"], calibration[:2], tas_query="pre_rope")
+    assert quantized.model.tas_query == "pre_rope"
+    attention_, peaks = quantized.network.layers[0].self_attn, LayerPeaks()
+    peaks.heads = {"q": torch.tensor([1.0, 2, 3, 4]), "unrotated": torch.tensor([1.0, 4, 3, 2])}
+    peaks.heads |= {"k": torch.ones(2), "v": torch.ones(2, 16)}
+    rotated, both = (fix_head_scales(attention_, peaks, with_unrotated=flag) for flag in (False, True))
+    assert np.allclose(127 * rotated.q_scale, [1, 2, 3, 4], rtol=0.02)
+    assert np.allclose(127 * both.q_scale, [1, 4, 3, 4], rtol=0.02)
+    assert torch.equal(quantizer_scaling(attention_.q_quant).scale.flatten(), torch.from_numpy(both.q_scale))
 
 
 def test_reference_arithmetic_computes_what_the_network_computes(quantized, heldout):

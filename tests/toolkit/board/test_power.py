@@ -128,7 +128,6 @@ class TestSources:
         write_hwmon(root, 1, "ina226_u77", power1_input=1_000_000)
         assert list(power_of(root)) == ["ina226_u77"]
 
-
     @pytest.mark.parametrize("text", ["nan", "inf"])
     def test_one_that_says_no_number_is_none(self, root: Path, text: str) -> None:
         write_hwmon(root, 0, "ina226_u76", power1_input=text)

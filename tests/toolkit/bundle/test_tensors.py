@@ -14,17 +14,13 @@ import numpy as np
 import onnx
 import pytest
 from random_models import random_model
+from safetensors.numpy import load_file
 
-from fastcar.export.pipeline import write_backbone
+from fastcar.export.backbone import write_graph
+from fastcar.toolkit.bundle import tensors as bundle_tensors
 from fastcar.toolkit.bundle.bundle import BACKBONE, WEIGHTS, Bundle
-from fastcar.toolkit.bundle.tensors import (
-    model_tensors,
-    pack_int4,
-    read_model,
-    stored_tensors,
-    unpack_int4,
-    write_tensors,
-)
+from fastcar.toolkit.bundle.tensor_file import TensorSpec, TensorWriter, stored_tensors, write_tensors
+from fastcar.toolkit.bundle.tensors import model_tensors, pack_int4, planned_tensors, read_model, unpack_int4
 from fastcar.toolkit.errors import BundleError
 from fastcar.toolkit.numerics.rope import rotary_tables
 
@@ -77,6 +73,51 @@ def test_a_model_is_read_as_it_was_written(tmp_path: Path, bits: int, tas_query:
         assert_equal(tensors[f"rotary.{name}"], table)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+def test_layers_of_a_large_file_are_read_when_asked_for(tmp_path: Path, bits: int, monkeypatch: pytest.MonkeyPatch):
+    model = random_model(bits)
+    write_tensors(tmp_path / "w", model_tensors(model))
+    monkeypatch.setattr(bundle_tensors, "IN_MEMORY", 0)
+    layers = read_model(tmp_path / "w", model.config, model.layout, "post_rope")[0].layers
+    assert len(layers) == model.config.layers and layers[1] is layers[1]
+    assert_equal(tuple(layers), model.layers)
+    with pytest.raises(IndexError):
+        layers[len(layers)]
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_the_planned_tensors_are_those_of_the_model(bits: int):
+    model = random_model(bits)
+    expected = {name: TensorSpec.of(array) for name, array in model_tensors(model).items()}
+    assert planned_tensors(model.config, model.layout, model.layers[0].down.group_size) == expected
+
+
+def test_a_file_is_filled_in_any_order_and_gone_on_with(tmp_path: Path):
+    tensors = model_tensors(random_model(4))
+    specs = {name: TensorSpec.of(array) for name, array in tensors.items()}
+    writer = TensorWriter(tmp_path / "w", specs)
+    assert (tmp_path / "w").stat().st_size == writer.bytes
+    names = list(tensors)
+    writer.write({name: tensors[name] for name in names[::2]})
+    TensorWriter(tmp_path / "w", specs).write({name: tensors[name] for name in names[1::2]})
+    found = load_file(tmp_path / "w")
+    assert found.keys() == tensors.keys()
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(found[name], array, name)
+    others = {name: specs[name] for name in names[1:]}
+    TensorWriter(tmp_path / "w", others)
+    assert stored_tensors(tmp_path / "w").keys() == others.keys()
+    with pytest.raises(ValueError, match="planned"):
+        writer.write({"embedding": np.zeros(3, np.float32)})
+
+
+def test_every_tensor_is_aligned(tmp_path: Path):
+    tensors = {"a": np.zeros(3, np.uint8), "b": np.zeros(1, np.float64), "c": np.zeros(5, np.float16)}
+    write_tensors(tmp_path / "w", tensors | {"d": np.zeros((0, 4), np.float32)})
+    for name, place in stored_tensors(tmp_path / "w").items():
+        assert place.offset % {"a": 1, "b": 8, "c": 2, "d": 4}[name] == 0
+
+
 def test_four_bits_take_half_the_bytes(bundle_w8a8: Path, bundle_w4a8: Path):
     eight, four = (stored_tensors(folder / WEIGHTS) for folder in (bundle_w8a8, bundle_w4a8))
     for name in ("layers.0.qkv.weight", "layers.1.down.weight"):
@@ -88,7 +129,7 @@ def test_the_graph_points_at_the_bytes_of_the_weight_file(recipe: str, request: 
     folder = request.getfixturevalue(f"bundle_{recipe}")
     stored = stored_tensors(folder / WEIGHTS)
     data = (folder / WEIGHTS).read_bytes()
-    _, tensors = Bundle.open(folder).model()
+    tensors = load_file(folder / WEIGHTS)
     graph = onnx.load(folder / BACKBONE, load_external_data=False).graph
     assert {tensor.name for tensor in graph.initializer} == {name for name in stored if not name.endswith(".tas_scale")}
     for tensor in graph.initializer:
@@ -203,6 +244,8 @@ def test_a_model_with_a_tensor_missing_or_damaged_names_the_file(tmp_path: Path)
         read_model(path, model.config, model.layout, "post_rope")
 
 
-def test_write_backbone_is_checked_and_opens(tmp_path: Path):
-    write_backbone(tmp_path, random_model(4))
+def test_the_graph_is_checked_and_opens(tmp_path: Path):
+    model = random_model(4)
+    write_tensors(tmp_path / WEIGHTS, model_tensors(model))
+    write_graph(tmp_path, model.config, model.layout, "post_rope")
     assert {file.name for file in tmp_path.iterdir()} == {BACKBONE, WEIGHTS}

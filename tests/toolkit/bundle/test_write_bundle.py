@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from car_like import copy_of
 
-from fastcar.toolkit.bundle.bundle import MANIFEST, REQUIRED, Bundle, write_bundle
+from fastcar.toolkit.bundle.bundle import MANIFEST, REQUIRED, Bundle
 from fastcar.toolkit.bundle.manifest import Manifest
+from fastcar.toolkit.bundle.write import write_bundle
 from fastcar.toolkit.errors import OutputError
 
 

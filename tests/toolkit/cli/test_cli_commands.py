@@ -232,7 +232,7 @@ def test_export_and_archive(car_like: Path, bundle_w8a8: Path, tmp_path: Path):
     assert (result["bundle"], result["archive"], result["recipe"]) == (str(out), str(archive), "w8a8")
     assert result["record"] == bundle.manifest.record
     assert result["bytes"] == sum(entry.bytes for entry in bundle.manifest.files.values())
-    assert archive.is_file() and "calibration ..." in outcome.stderr.splitlines()
+    assert archive.is_file() and "quantization ..." in outcome.stderr.splitlines()
 
     shutil.rmtree(out)
     text = succeeded(run("export", car_like, "--out", out)).stdout

@@ -30,7 +30,7 @@ def no_work(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     if "while" not in request.node.name:
         fail = lambda *_, **__: pytest.fail("no work may start")
         monkeypatch.setattr(protocol.SteppingBackend, "prefill", fail)
-        monkeypatch.setattr(pipeline, "quantize_with_report", fail)
+        monkeypatch.setattr(pipeline, "LayerQuantizer", fail)
 
 
 def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
@@ -377,7 +377,7 @@ def test_ctrl_c_while_exporting_leaves_nothing(car_like: Path, tmp_path: Path, m
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "write_backbone", stop)
+    monkeypatch.setattr(pipeline.LayerQuantizer, "begin", stop)
     refused(run("export", car_like, "--out", tmp_path / "new" / "out"), "interrupted", code=130)
     assert not list(tmp_path.iterdir())
 
@@ -388,7 +388,7 @@ def test_a_disk_that_fills_up_while_exporting_leaves_nothing(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "backbone.safetensors")
 
-    monkeypatch.setattr(pipeline, "write_backbone", full)
+    monkeypatch.setattr(pipeline, "write_graph", full)
     refused(run("export", car_like, "--out", tmp_path / "new" / "out"), "backbone.safetensors", "No space left")
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,50 @@
+"""What an export will take, told before it starts: exact for the disk, estimated for memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..toolkit.bundle.tensors import planned_tensors
+from ..toolkit.config import BackboneConfig, FrameLayout
+from .quantize.activations import BATCH_POSITIONS
+from .quantize.recipes import Recipe
+
+__all__ = ["Needs", "needs_of"]
+
+MIB = 1 << 20
+BASE = 700 * MIB  # the libraries
+SMALL_FILES = 64 * MIB  # graph, decoder, golden clip
+STREAMS = {"nearest": 1, "gptq": 2}  # hidden states of the calibration clips: float, and after quantized layers
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes. ``memory`` is an estimate of the largest resident size."""
+
+    disk: int
+    memory: int
+
+
+def needs_of(
+    config: BackboneConfig,
+    layout: FrameLayout,
+    recipe: Recipe,
+    calibration: torch.Tensor,
+    held_out: torch.Tensor | None,
+    packed: int,
+) -> Needs:
+    """``packed``: bytes of program and weights for an overlay."""
+    weights = sum(spec.bytes for spec in planned_tensors(config, layout, recipe.group_size).values())
+    used = calibration[: recipe.calibration_clips]
+    positions = STREAMS[recipe.method] * used.numel() + (0 if held_out is None else 2 * held_out.numel())
+    spilled = 2 * 4 * config.hidden * positions
+    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    layer = config.hidden * (2 * q + 2 * kv + 3 * config.mlp)
+    largest = max(config.hidden * config.mlp, config.hidden * q)
+    hessians = config.mlp**2 + 6 * config.hidden**2 if recipe.method == "gptq" else 0
+    batch = max(BATCH_POSITIONS, used.shape[1]) * (3 * config.mlp + 8 * config.hidden)
+    table = config.vocab * config.hidden
+    memory = BASE + max(4 * layer + layer + 4 * 8 * largest + 4 * batch + 8 * hessians, 8 * table)
+    return Needs(weights + packed + spilled + SMALL_FILES, memory)
