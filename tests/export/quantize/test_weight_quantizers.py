@@ -6,7 +6,7 @@ import pytest
 import torch
 from brevitas.nn import QuantLinear
 
-from fastcar.export.quantize.two_level import MULTIPLIER_MAX, fit_multiplier, fit_two_level
+from fastcar.export.quantize.two_level_fit import MULTIPLIER_MAX, fit_multiplier, fit_two_level
 from fastcar.export.quantize.weight_quantizers import Int4WeightTwoLevelGroups, Int8WeightPerOutputChannel
 
 SHAPES = [(96, 37, 32), (48, 5, 16), (70, 9, 7)]
