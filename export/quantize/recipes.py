@@ -78,6 +78,9 @@ RECIPES: dict[str, Recipe] = {
     for recipe in (
         Recipe("w8a8", weight_bit_width=8, equalization=_EQUALIZATION),
         Recipe("w4a8", weight_bit_width=4, group_size=32, method="gptq", equalization=_EQUALIZATION),
+        # GPTQ keeps an (in, in) matrix of every layer it observes and works off its columns one by one: of a model of
+        # billions of weights that is GB and hours on a small workstation. This is a pass over the weights instead.
+        Recipe("w4a8-nearest", weight_bit_width=4, group_size=32, equalization=_EQUALIZATION),
     )
 }
 

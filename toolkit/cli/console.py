@@ -22,7 +22,18 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Advance", "command_line", "emit", "examples", "json_option", "plain", "progress", "say", "table"]
+__all__ = [
+    "Advance",
+    "command_line",
+    "emit",
+    "examples",
+    "json_option",
+    "plain",
+    "progress",
+    "recipe_option",
+    "say",
+    "table",
+]
 
 STDERR = Console(stderr=True, highlight=False)
 STDOUT = Console(highlight=False)
@@ -31,6 +42,12 @@ Advance = Callable[[str, int, int], None]
 """(stage, done, total): called as work proceeds."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+recipe_option = click.option(
+    "--recipe",
+    default="w8a8",
+    show_default=True,
+    help="Quantization recipe: w8a8, w4a8, or w4a8-nearest (4 bits in a fraction of the time, for large models).",
+)
 
 
 def examples(*lines: str) -> str:

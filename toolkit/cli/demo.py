@@ -14,7 +14,7 @@ from ..generation.run import check_seed, frames_within
 from ..report import summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, write_clip
-from .console import Advance, command_line, emit, examples, json_option, progress, say, table
+from .console import Advance, command_line, emit, examples, json_option, progress, recipe_option, say, table
 
 if TYPE_CHECKING:
     from ...export.importers import ImportedModel
@@ -29,7 +29,7 @@ __all__ = ["command"]
     "--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder for all results."
 )
 @click.option("--model", default="car", show_default=True, help="Built-in model or checkpoint folder.")
-@click.option("--recipe", default="w8a8", show_default=True, help="Quantization recipe: w8a8 or w4a8.")
+@recipe_option
 @click.option("--prompt", default="left turn", show_default=True, help="Scene to generate.")
 @click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
 @click.option("--seed", type=int, default=1, show_default=True)

@@ -9,7 +9,7 @@ import click
 
 from ..errors import OutputError
 from ..output import check_output_folder
-from .console import emit, examples, json_option, progress, say, table
+from .console import emit, examples, json_option, progress, recipe_option, say, table
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ GB = 1e9
     ),
 )
 @click.argument("model")
-@click.option("--recipe", default="w8a8", show_default=True, help="Quantization recipe: w8a8 or w4a8.")
+@recipe_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Bundle folder to write.")
 @click.option(
     "--tas-query",

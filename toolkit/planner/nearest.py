@@ -39,7 +39,8 @@ def _changes(shape: ModelShape, recipe: str, rows: int, board: Board) -> Iterato
         yield f"{frames} frames instead of {layout.frames}: {_mib(size)}"
     if rows > 1 and (size := _size(_with(shape, guided=False), recipe, 1, board)):
         yield f"one row, without guidance: {_mib(size)}"
-    for other, bits in RECIPES.items():
+    first_of = {bits: name for name, bits in reversed(RECIPES.items())}  # recipes of as many bits take as much
+    for bits, other in first_of.items():
         if bits < RECIPES[recipe] and (size := _size(shape, other, rows, board)):
             yield f"recipe {other}: {_mib(size)}"
     smallest = min(RECIPES, key=lambda name: RECIPES[name])

@@ -20,7 +20,7 @@ __all__ = ["BACKBONE", "LINEARS", "PROJECTION", "RECIPES", "Pass", "int4_layers"
 BACKBONE, DEPTH, PROJECTION = "backbone", "depth transformer", "projections"
 ENDING = frozenset({Opcode.LINEAR_LOGITS, Opcode.SAMPLE})
 LINEARS = ("qkv", "output", "gate_up", "down", "head")
-RECIPES = {"w8a8": 8, "w4a8": 4}
+RECIPES = {"w8a8": 8, "w4a8": 4, "w4a8-nearest": 4}
 """Bits of the weights, but the head's, which has 8: ``export/quantize/recipes.py`` makes them so."""
 STUB_CODES = 8  # of a backbone whose head is left out
 

@@ -25,7 +25,7 @@ def quantized(request, trained, layout, calibration):
 
 
 def test_cross_entropy_stays_within_target(quantized, trained, layout, heldout):
-    target = {"w8a8": 0.005, "w4a8": 0.02}[quantized.report.recipe]
+    target = {"w8a8": 0.005, "w4a8": 0.02, "w4a8-nearest": 0.03}[quantized.report.recipe]
     reference = cross_entropy(trained, heldout, layout)
     assert abs(cross_entropy(quantized.network, heldout, layout) / reference - 1) < target
     assert reference < 0.9 * math.log(layout.codes)

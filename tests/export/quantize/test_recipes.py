@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fastcar.export.quantize import RECIPES, Equalization, Recipe, get_recipe
 from fastcar.toolkit.errors import UsageError
+from fastcar.toolkit.planner.passes import RECIPES as PLANNED
 
 
 def test_known_recipes():
     assert (get_recipe("w8a8").weight_bit_width, get_recipe("w4a8").weight_bit_width) == (8, 4)
     assert all(name == recipe.name for name, recipe in RECIPES.items())
+
+
+def test_planning_knows_the_bits_of_every_recipe():
+    """The planner, which is installed without torch, has its own list."""
+    assert {name: recipe.weight_bit_width for name, recipe in RECIPES.items()} == PLANNED
+
+
+def test_nearest_is_w4a8_without_gptq():
+    assert replace(get_recipe("w4a8"), name="w4a8-nearest", method="nearest") == get_recipe("w4a8-nearest")
 
 
 def test_unknown_recipe_lists_the_known():

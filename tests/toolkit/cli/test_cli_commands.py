@@ -21,6 +21,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 import fastcar
+from fastcar.export.quantize import RECIPES
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
 from fastcar.toolkit.cli.app import COMMANDS
 from fastcar.toolkit.cli.console import command_line, plain
@@ -56,6 +57,14 @@ def test_help_lists_the_commands_and_exit_codes():
         text = succeeded(run(*arguments)).stdout
         assert all(command in text for command in COMMANDS)
         assert "130" in text and "fastcar demo" in text
+
+
+@pytest.mark.parametrize("command", ["export", "demo", "plan"])
+def test_help_lists_the_recipes(command: str):
+    text = re.sub(r"\s+", " ", succeeded(run(command, "--help")).stdout).split("Examples:")[0]
+    line = text[text.index("--recipe") :].split(" --")[0]
+    named = re.findall(r"w\d+a\d+[\w-]*", line)
+    assert named[: len(RECIPES)] == list(RECIPES)
 
 
 def test_version_and_module():
