@@ -17,6 +17,7 @@ from .two_level import TwoLevelScaling
 __all__ = ["TwoLevelGPTQ", "run_gptq"]
 
 BLOCK_COLUMNS = 32  # columns corrected one by one before the rest of the matrix is, in one product
+ENOUGH_ROWS = 8  # of calibration, an input: with fewer, what inputs seem to have in common is partly chance
 
 
 class TwoLevelGPTQ(GPTQ):
@@ -33,6 +34,9 @@ class TwoLevelGPTQ(GPTQ):
         self.two_level = scaling if isinstance(scaling, TwoLevelScaling) else None
 
     def single_layer_update(self, percdamp: float = 0.01, c: float = 1e4) -> None:
+        """With few rows of calibration an input the damping is stronger: else GPTQ can be worse than nearest."""
+        if self.nsamples < ENOUGH_ROWS * self.layer.in_features:
+            percdamp = max(percdamp, self.layer.in_features / (2 * self.nsamples))
         self.importance = self.H[0].diagonal().clone()
         if self.two_level:
             self.two_level.fit(self.layer.weight, self.importance)

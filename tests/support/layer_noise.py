@@ -135,7 +135,7 @@ def of_recipe(layer: OutlierLayer, recipe: Recipe) -> Noise:
     rounded = QuantIdentity(act_quant=Int8DynamicActPerRow)
     linear = _linear(layer.weight, weight_quantizer(recipe))
     if recipe.method == "gptq":
-        _gptq(TwoLevelGPTQ, linear, second_moment(rounded(layer.calibration)))
+        _gptq(TwoLevelGPTQ, linear, second_moment(rounded(layer.calibration)), len(layer.calibration))
     quantized, inputs = linear.quant_weight().value, rounded(layer.held_out)
     expected = layer.held_out @ layer.weight.T
     return Noise(
@@ -151,7 +151,7 @@ def of_weight_only(
 ) -> float:
     """dB of Brevitas's recipe on the layer as it is; ``moment``: ``second_moment`` of its calibration rows."""
     linear = _linear(layer.weight, recipe.quantizer())
-    _gptq(gptq, linear, moment, recipe.act_order)
+    _gptq(gptq, linear, moment, len(layer.calibration), recipe.act_order)
     return _ratio(layer.held_out @ layer.weight.T, layer.held_out @ linear.quant_weight().value.T)
 
 
@@ -162,10 +162,10 @@ def _linear(weight: torch.Tensor, quantizer: type) -> QuantLinear:
     return linear
 
 
-def _gptq(method: type, linear: QuantLinear, moment: torch.Tensor, act_order: bool = False) -> None:
+def _gptq(method: type, linear: QuantLinear, moment: torch.Tensor, rows: int, act_order: bool = False) -> None:
     blocks = max(1, linear.in_features // GROUP)
     gptq = method(linear, "layer", act_order, len_parallel_layers=1, create_weight_orig=False, num_blocks=blocks)
-    gptq.H, gptq.B = moment.unsqueeze(0).clone(), None
+    gptq.H, gptq.B, gptq.nsamples = moment.unsqueeze(0).clone(), None, rows
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a column at a time is too little to share
     try:
