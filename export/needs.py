@@ -40,11 +40,9 @@ def needs_of(
     used = calibration[: recipe.calibration_clips]
     positions = STREAMS[recipe.method] * used.numel() + (0 if held_out is None else 2 * held_out.numel())
     spilled = 2 * 4 * config.hidden * positions
-    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    layer = config.hidden * (2 * q + 2 * kv + 3 * config.mlp)
-    largest = max(config.hidden * config.mlp, config.hidden * q)
+    largest = config.hidden * max(config.mlp, config.heads * config.head_dim)
     hessians = config.mlp**2 + 6 * config.hidden**2 if recipe.method == "gptq" else 0
     batch = max(BATCH_POSITIONS, used.shape[1]) * (3 * config.mlp + 8 * config.hidden)
     table = config.vocab * config.hidden
-    memory = BASE + max(4 * layer + layer + 4 * 8 * largest + 4 * batch + 8 * hessians, 8 * table)
+    memory = BASE + max(5 * config.layer_weights + 4 * 8 * largest + 4 * batch + 8 * hessians, 8 * table)
     return Needs(weights + packed + spilled + SMALL_FILES, memory)

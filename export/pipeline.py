@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from .. import __version__
 from ..overlays import Engine, load_engine
 from ..toolkit.bundle.bundle import DECODER, TOKENIZER, WEIGHTS, Bundle
 from ..toolkit.bundle.manifest import Manifest
-from ..toolkit.bundle.tensor_file import TensorWriter
+from ..toolkit.bundle.tensor_file import TensorWriter, read_tensor, stored_tensors
 from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
-from ..toolkit.bundle.write import write_bundle
+from ..toolkit.bundle.write import unfinished_folder, write_bundle
 from ..toolkit.errors import UsageError
 from ..toolkit.numerics.tas import tas_unit
 from ..toolkit.output import check_output_folder
@@ -110,14 +111,13 @@ class Export:
 
     def check(self) -> None:
         """UsageError or OutputError for what cannot be done or has no room."""
-        self._plan()
         check_output_folder(self.out.parent, bytes_needed=self.needs.disk)
 
-    @property
+    @cached_property
     def needs(self) -> Needs:
-        """Bytes of disk and memory, estimated."""
+        """Bytes of disk and memory, estimated. UsageError if the engine cannot run the model."""
         imported = self.imported
-        packed = self._plan().bytes if self.engine else 0
+        packed = self._plan.bytes if self._plan else 0
         return needs_of(
             imported.source.config, imported.layout, self.recipe, imported.calibration, self._held_out, packed
         )
@@ -136,17 +136,19 @@ class Export:
                 keep=lambda folder: finished_layers(folder) > 0,
             )
         except KeyboardInterrupt:
-            for folder in self.out.parent.glob(f".{self.out.name[:64]}.{self.key}.partial"):
-                found = f"{finished_layers(folder)} of {self.imported.source.config.layers} layers"
-                told = f"{found} are finished and kept in {folder}: the same command goes on from there"
-                raise KeyboardInterrupt(told) from None
-            raise
+            folder = unfinished_folder(self.out, self.key)
+            if not folder.exists():
+                raise
+            found = f"{finished_layers(folder)} of {self.imported.source.config.layers} layers"
+            told = f"{found} are finished and kept in {folder}: the same command goes on from there"
+            raise KeyboardInterrupt(told) from None
 
     @property
     def _held_out(self) -> torch.Tensor | None:
         clips = self.imported.held_out
         return clips[:EVALUATED_CLIPS] if self.evaluate and clips is not None else None
 
+    @cached_property
     def _plan(self) -> ProgramPlan | None:
         if self.engine is None:
             return None
@@ -167,12 +169,12 @@ class Export:
         record = self._quantize(folder, journal, progress)
         write_graph(folder, config, layout, self.tas_query)
         model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query)
-        if self.engine:
-            write_packed(folder, model, self._plan(), lambda done, total: progress("packing", done, total))
+        if self._plan:
+            write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         journal.close()
-        return self._manifest(journal.tas_scales, record)
+        return self._manifest(_tas_scales(folder / WEIGHTS, config.layers), record)
 
     def _quantize(self, folder: Path, journal: Journal, progress: Progress) -> dict[str, Any]:
         """Into the weight file, layer by layer; what is to be recorded."""
@@ -194,7 +196,7 @@ class Export:
         for index in range(journal.layers, config.layers):
             layer = quantizer.layer(index)
             writer.write(layer_tensors(index, layer.weights, config))
-            journal.finish_layer(layer.notes, layer.weights.tas_scale)
+            journal.finish_layer(layer.notes)
             quantizer.drop(index)
             progress("quantization", index + 1, config.layers)
         head = quantizer.head()
@@ -229,3 +231,9 @@ class Export:
             record=record,
             files={},
         )
+
+
+def _tas_scales(weights: Path, layers: int) -> list[float]:
+    """A layer each, as they are stored."""
+    stored = stored_tensors(weights)
+    return [float(read_tensor(weights, stored[f"layers.{index}.tas_scale"])[0]) for index in range(layers)]

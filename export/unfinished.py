@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-__all__ = ["Journal", "export_key"]
+__all__ = ["Journal", "export_key", "finished_layers"]
 
 JOURNAL = "unfinished.json"
 SPILLED = "unfinished"
@@ -21,21 +22,17 @@ class _Entries(BaseModel):
 
     layers: int = 0
     notes: list[str] = []
-    tas_scales: list[float] = []
 
 
 class Journal:
-    """In the folder where a bundle is being made: ``layers`` are finished, with their ``notes`` and ``tas_scales``.
+    """In the folder where a bundle is being made: ``layers`` are finished, with their ``notes``.
 
     ``spilled``: a folder for what passes between layers. Both are gone after ``close``.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path, self.spilled = folder / JOURNAL, folder / SPILLED
-        try:
-            self._entries = _Entries.model_validate_json(self.path.read_bytes())
-        except (OSError, ValidationError):  # none yet, or one cut off: then nothing counts as finished
-            self._entries = _Entries()
+        self._entries = _read(self.path)
         self.spilled.mkdir(exist_ok=True)
 
     @property
@@ -46,16 +43,11 @@ class Journal:
     def notes(self) -> list[str]:
         return self._entries.notes
 
-    @property
-    def tas_scales(self) -> list[float]:
-        return self._entries.tas_scales
-
-    def finish_layer(self, notes: list[str], tas_scale: float) -> None:
+    def finish_layer(self, notes: list[str]) -> None:
         """What the layer left must be on disk already."""
         entries = self._entries
         entries.layers += 1
         entries.notes += notes
-        entries.tas_scales.append(tas_scale)
         partial = self.path.with_suffix(".partial")
         with partial.open("w") as file:
             file.write(entries.model_dump_json())
@@ -64,18 +56,21 @@ class Journal:
         partial.replace(self.path)
 
     def close(self) -> None:
-        for file in self.spilled.iterdir():
-            file.unlink()
-        self.spilled.rmdir()
+        shutil.rmtree(self.spilled)
         self.path.unlink(missing_ok=True)
 
 
 def finished_layers(folder: Path) -> int:
     """How many an unfinished export in ``folder`` has behind it."""
+    return _read(folder / JOURNAL).layers
+
+
+def _read(path: Path) -> _Entries:
+    """Without a journal, or with one cut off, nothing counts as finished."""
     try:
-        return _Entries.model_validate_json((folder / JOURNAL).read_bytes()).layers
+        return _Entries.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
-        return 0
+        return _Entries()
 
 
 def export_key(settings: dict[str, Any], sources: list[Path]) -> str:

@@ -71,6 +71,11 @@ class BackboneConfig(Frozen):
         """Query heads that share one key/value head."""
         return self.heads // self.kv_heads
 
+    @property
+    def layer_weights(self) -> int:
+        """Weights of the linear layers of one decoder layer."""
+        return self.hidden * (2 * (self.heads + self.kv_heads) * self.head_dim + 3 * self.mlp)
+
 
 class FrameLayout(Frozen):
     """Where the video sits in the flattened clip: ``prompt_length`` positions, then ``frames`` x ``tokens_per_frame``.

@@ -80,11 +80,6 @@ class LayerQuantizer:
         }
         self.cos, self.sin = rotary_tables(source.config, layout.positions)
 
-    @property
-    def spilled_bytes(self) -> int:
-        """On disk at most: the states in front of a layer and behind it."""
-        return 2 * sum(states.bytes for states in self.states.values())
-
     @torch.no_grad()
     def begin(self) -> None:
         embedding = self.source.embedding()

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from ..config import BackboneConfig
 from ..errors import BundleError
 from ..numerics.tas import NEVER
 from ..settings import ReplaySettings, SamplingSettings
@@ -18,7 +17,7 @@ __all__ = ["SAMPLING", "START_STEPS", "GoldenDifference", "check_golden", "first
 
 START_STEPS = 2  # enough to find a processor whose 8-bit products saturate, cheap enough for every start
 STEPS_INTO_FRAME_1 = 8
-SHORTENED_FROM = 10**11  # weights read in all: some minutes of the reference
+SHORTENED_FROM = 10**11  # weights read in all, but the head's: some minutes of the reference
 SHORT_PROMPT, SHORT_STEPS = 2, 3
 SAMPLING = SamplingSettings(temperature=1.0, top_k=0, top_p=0.95, guidance=2.0)
 COMPARED = {  # in the order a step computes them, with their axes
@@ -50,7 +49,7 @@ def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
     """
     layout, layers = backend.layout, backend.config.layers
     steps = layout.tokens_per_frame + min(STEPS_INTO_FRAME_1, layout.tokens_per_frame)
-    if weights_of(backend.config) * (layout.prompt_length + steps) > SHORTENED_FROM:
+    if layers * backend.config.layer_weights * (layout.prompt_length + steps) > SHORTENED_FROM:
         tokens, steps = tokens[:, :SHORT_PROMPT], SHORT_STEPS
     clip = {
         "tokens": tokens,
@@ -61,12 +60,6 @@ def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
     record = _run(backend, clip, steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({**clip, **{name: getattr(record, name) for name in COMPARED}}, path)
-
-
-def weights_of(config: BackboneConfig) -> int:
-    """Weights of the linear layers that a step reads, but the head."""
-    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    return config.layers * config.hidden * (2 * q + 2 * kv + 3 * config.mlp)
 
 
 def check_golden(backend: Backend, path: Path, steps: int | None = None) -> int:

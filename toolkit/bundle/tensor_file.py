@@ -17,19 +17,6 @@ from ..errors import BundleError
 
 __all__ = ["StoredTensor", "TensorSpec", "TensorWriter", "read_tensor", "stored_tensors", "write_tensors"]
 
-ITEM_BYTES = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "F16": 2,
-    "BF16": 2,
-    "U16": 2,
-    "I16": 2,
-    "F32": 4,
-    "I32": 4,
-    "F64": 8,
-    "I64": 8,
-}
 DTYPES = {
     "BOOL": np.bool_,
     "U8": np.uint8,
@@ -43,6 +30,7 @@ DTYPES = {
     "I64": np.int64,
 }
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+ITEM_BYTES = {name: np.dtype(dtype).itemsize for name, dtype in DTYPES.items()} | {"BF16": 2}  # NumPy has none
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..errors import OutputError
 from .bundle import MANIFEST, Bundle
 from .manifest import Manifest, file_entry
 
-__all__ = ["write_bundle"]
+__all__ = ["unfinished_folder", "write_bundle"]
 
 
 def write_bundle(
@@ -35,7 +35,7 @@ def write_bundle(
     """
     made: list[Path] = []
     try:
-        place = target.resolve() if target.is_symlink() else target
+        place = _place(target)
         _check_target(target, place, overwrite)
         made = [folder for folder in place.parents if not folder.exists()]
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -62,12 +62,26 @@ def write_bundle(
     return Bundle.open(target, verify=False)
 
 
+def unfinished_folder(target: Path, key: str) -> Path:
+    """Where ``write_bundle`` works on a bundle of this key, and leaves what is kept of an interrupted attempt."""
+    place = _place(target)
+    return place.with_name(f"{_stem(place)}.{key}.partial")
+
+
+def _place(target: Path) -> Path:
+    return target.resolve() if target.is_symlink() else target
+
+
+def _stem(place: Path) -> str:
+    return f".{place.name[:64]}"
+
+
 def _partial(place: Path, key: str | None) -> Path:
     """A new folder, or that of an earlier attempt of this key; attempts of other keys are given up."""
-    stem = f".{place.name[:64]}"
+    stem = _stem(place)
     if key is None:
         return Path(tempfile.mkdtemp(prefix=f"{stem}.", dir=place.parent))
-    own = place.with_name(f"{stem}.{key}.partial")
+    own = unfinished_folder(place, key)
     for other in place.parent.iterdir():
         if other.name.startswith(f"{stem}.") and other.name.endswith(".partial") and other != own:
             with suppress(OSError), _locked(other, other):
