@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .vqgan import VqganDecoder, decode_vqgan
+
 __all__ = ["ACTIVATION_MAX", "DecoderStage", "IntegerConv", "IntegerDecoder", "decode_frames"]
 
 ACTIVATION_MAX = 255  # after ReLU an activation is an unsigned 8-bit integer
@@ -53,8 +55,10 @@ class IntegerDecoder:
     stages: tuple[DecoderStage, ...]
 
 
-def decode_frames(decoder: IntegerDecoder, codes: np.ndarray) -> np.ndarray:
-    """codes (frames, height, width) -> RGB (frames, height', width', 3) uint8."""
+def decode_frames(decoder: IntegerDecoder | VqganDecoder, codes: np.ndarray) -> np.ndarray:
+    """codes (frames, height, width), with a last axis for residual codes -> RGB (frames, height', width', 3) uint8."""
+    if isinstance(decoder, VqganDecoder):
+        return decode_vqgan(decoder, codes)
     x = decoder.codebook[codes].transpose(0, 3, 1, 2).astype(np.int64)
     for stage in decoder.stages:
         x = _stage(stage, x)

@@ -11,6 +11,7 @@ from .weights import LinearWeights
 __all__ = ["MAX_ABS_FLOOR", "QuantizedRows", "exact_matmul", "linear", "quantize_rows", "row_max_abs"]
 
 MAX_ABS_FLOOR = np.float32(2.0**-40)  # a row below this is zero for every purpose; keeps 127 / max finite
+EXACT_INPUTS = 1024  # products of int8 whose sum is below 2^24, so exact in binary32 in any order
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,14 @@ def exact_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def linear(x: QuantizedRows, weights: LinearWeights) -> np.ndarray:
-    """(rows, in) -> (rows, out) float32: float(sum x * w) * weight scale * row scale, in this order.
+    """(rows, in) -> (rows, out) float32: float(sum x * w) * weight scale * row scale + bias, in this order.
 
     The accumulator is int32: |x| |w| in <= 127 * 127 * in stays below 2^31 up to in = 133144.
     """
-    operand = weights.operand
-    accumulator = np.matmul(x.values.astype(operand.dtype), operand).astype(np.int64)
-    return accumulator.astype(np.float32) * weights.scale * x.scale
+    values, (inputs, outputs) = x.values.astype(np.float32), weights.values.shape
+    accumulator = np.zeros((len(values), outputs), np.int64)
+    for first in range(0, inputs, EXACT_INPUTS):
+        part = slice(first, first + EXACT_INPUTS)
+        accumulator += np.matmul(values[:, part], weights.operand(part)).astype(np.int64)
+    y = accumulator.astype(np.float32) * weights.scale * x.scale
+    return y if weights.bias is None else y + weights.bias

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .attention import AttentionScales, attention, quantize_heads
+from .depth import TEXT, project_codes
 from .keep import Keep, forget
 from .linear import linear, quantize_rows
 from .mlp import replay_mlp
@@ -24,16 +25,20 @@ def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: A
     """Inputs and outputs by the names, types and shapes of the ONNX graph; bfloat16 as uint16 bits.
 
     cos and sin (positions, head_dim) float32 are the bundle's rotary tables; ``keep`` is called with every result.
+    With a depth transformer a row reads its ``codes`` (rows, D) unless they are ``TEXT``, and there is ``hidden``
+    (rows, hidden) float32 before the final norm, for ``predict_codes``, instead of code and logits.
     """
-    x = model.embedding[inputs["tokens"]].astype(np.float32)
+    x = _read(model, inputs)
     keep("embedding", x)
     turn = cos[inputs["position"]], sin[inputs["position"]]
     made = []
-    for index, layer in enumerate(model.layers):
-        x, outputs = _layer(model, index, layer, x, turn, inputs, keep)
+    for index in range(len(model.layers)):  # a name for the layer would hold it while the next is read
+        x, outputs = _layer(model, index, model.layers[index], x, turn, inputs, keep)
         made.append(outputs)
     names = ("k", "v", "mlp_output", "tas", "replay")
     stacked = {name: np.concatenate(parts) for name, parts in zip(names, zip(*made, strict=True), strict=True)}
+    if model.depth is not None:
+        return {"hidden": x, **stacked}
     normed = rms_norm(x, model.final_gain, model.config.norm_eps)
     keep("final.RMSNorm", normed)
     rows = linear(normed, model.head)
@@ -44,6 +49,15 @@ def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: A
     keep("logits", logits)
     keep("sample", code)
     return {"code": code, "logits": logits, **stacked}
+
+
+def _read(model: IntegerModel, inputs: Arrays) -> np.ndarray:
+    """(rows, hidden) float32: the embedding of a token, or the projected codes of the position before."""
+    embedded = model.embedding[inputs["tokens"]].astype(np.float32)
+    if model.depth is None:
+        return embedded
+    codes = inputs["codes"]
+    return np.where(codes[:, :1] == TEXT, embedded, project_codes(model.depth, np.maximum(codes, 0)))
 
 
 def _layer(

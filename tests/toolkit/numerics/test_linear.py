@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from random_models import random_linear
@@ -79,6 +81,23 @@ def test_linear(inputs, group):
     np.testing.assert_array_equal(y, linear_in_python(x, weights))
 
 
+@pytest.mark.parametrize("group", [None, 4])
+def test_a_bias_is_added_last(group):
+    """One rounding for the sum, after those of the two scales."""
+    rng = np.random.default_rng(2)
+    weights = random_linear(rng, 24, 11, group, bias=True)
+    x = QuantizedRows(rng.integers(-127, 128, (3, 24)).astype(np.int8), rng.random((3, 1)).astype(np.float32))
+    product = linear_in_python(x, replace(weights, bias=None)).astype(np.float64)
+    expected = (product + weights.bias.astype(np.float64)).astype(np.float32)  # exact in binary64, then rounded once
+    np.testing.assert_array_equal(linear(x, weights), expected)
+
+
+@pytest.mark.parametrize("bias", [np.zeros(3, np.float32), np.zeros(2), np.zeros((1, 2), np.float32)])
+def test_a_bias_of_another_form_is_refused(bias):
+    with pytest.raises(ValueError, match=r"expected float32 \(2,\)"):
+        LinearWeights(np.zeros((4, 2), np.int8), np.ones(2, np.float32), bias=bias)
+
+
 @pytest.mark.parametrize("multiplier", [None, 18])
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
 def test_linear_with_the_largest_operands(multiplier, signs):
@@ -97,6 +116,20 @@ def test_four_bit_weights_fit_int8():
     weights = LinearWeights(values, np.ones(1, np.float32), np.full((2, 1), 18, np.uint8))
     assert weights.expanded().dtype == np.int8 and weights.expanded().ravel().tolist() == [-126, 126, -126, 126]
     assert weights.bit_width == 4 and weights.group_size == 2
+
+
+def test_a_bias_is_added_last_and_rounded_once():
+    """1 + 2^-24 and 1 + 3 2^-24 are ties: to 1 and to 1 + 2^-22."""
+    bias = np.array([1, 1, -3, 0], np.float32)
+    weights = LinearWeights(np.array([[1, 3, 3, 2]], np.int8), np.full(4, 2.0**-12, np.float32), bias=bias)
+    x = QuantizedRows(np.array([[1]], np.int8), np.full((1, 1), 2.0**-12, np.float32))
+    assert linear(x, weights).tolist() == [[1.0, 1 + 2.0**-22, -3 + 2.0**-22, 2.0**-23]]
+
+
+@pytest.mark.parametrize("bias", [np.zeros(2), np.zeros(3, np.float32), np.zeros((1, 2), np.float32)])
+def test_biases_of_wrong_type_or_shape(bias):
+    with pytest.raises(ValueError, match=r"bias .*expected float32 \(2,\)"):
+        LinearWeights(np.zeros((4, 2), np.int8), np.ones(2, np.float32), bias=bias)
 
 
 def test_linear_does_not_depend_on_the_order_of_inputs():
