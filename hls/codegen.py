@@ -64,8 +64,10 @@ def records_header() -> str:
     status = ", ".join(f"{name} = {code}" for code, (name, _) in registers.STATUS.items())
     constants = {
         "NODE_INT4": descriptors.NODE_INT4,
+        "NODE_BIAS": descriptors.NODE_BIAS,
         "MODEL_PRE_ROPE": descriptors.PRE_ROPE,
         **registers.FLAGS,
+        "OWN_CODE": registers.OWN_CODE,
     }
     parts = [f"enum Opcode {{ {opcodes} }};", f"enum Status {{ {status} }};"]
     parts += [f"constexpr int DESCRIPTOR_WORDS = {descriptors.WORDS};"]

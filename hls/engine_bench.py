@@ -63,6 +63,7 @@ def bench_model(engine: EngineConfig) -> BenchModel:
         head_dim=16,
         mlp=32,
         vocab=OFFSET + CODES,
+        attention_bias=True,
     )
     layout = FrameLayout(prompt_length=PROMPT, frames=2, grid=(2, 2), code_offset=OFFSET, codes=CODES)
     return BenchModel(config, layout, min(2, engine.rows))

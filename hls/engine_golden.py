@@ -78,7 +78,7 @@ def _starts(
             masks = (record.replay[step] << np.arange(bench.rows)).sum(axis=1)
             found = {"codes": record.codes[step], "scores": record.scores[step], "replay": masks}
             yield f"frame {frame}, place {step}", arrays | found | {"logits": record.logits[step]}
-            tokens = np.tile(record.codes[step] + frames.code_offset, bench.rows)
+            tokens = np.tile(frames.after(record.first + step, record.codes[step]), bench.rows)
 
 
 def _thresholds(
@@ -91,7 +91,7 @@ def _thresholds(
     tokens, scores = prompt[:, -1], []
     for frame in uniforms:
         record = reference.decode(tokens, frame, never)
-        tokens = np.tile(record.codes[-1] + reference.layout.code_offset, len(prompt))
+        tokens = np.tile(reference.layout.after(record.first + len(frame) - 1, record.codes[-1]), len(prompt))
         scores.append(record.scores)
     return np.median(np.concatenate(scores[1:]), axis=(0, 2)).astype(np.int64)
 
@@ -118,13 +118,13 @@ def _layer(rng: np.random.Generator, bench: BenchModel) -> LayerWeights:
     k_scale, tas_scale = np.full(kv, 0.05, np.float32), 2.5e-5
     return LayerWeights(
         attention_gain=_gain(rng, config.hidden),
-        qkv=_linear(rng, "qkv", config.hidden, (heads + 2 * kv) * config.head_dim),
+        qkv=_linear(rng, "qkv", config.hidden, (heads + 2 * kv) * config.head_dim, config.attention_bias),
         q_scale=(multiplier * tas_scale / np.repeat(k_scale, heads // kv)).astype(np.float32),
         k_scale=k_scale,
         v_scale=np.full(kv, 0.05, np.float32),
         tas_multiplier=multiplier,
         tas_scale=tas_scale,
-        output=_linear(rng, "output", inner, config.hidden),
+        output=_linear(rng, "output", inner, config.hidden, config.attention_bias),
         mlp_gain=_gain(rng, config.hidden),
         gate_up=_linear(rng, "gate_up", config.hidden, 2 * config.mlp),
         down=_linear(rng, "down", config.mlp, config.hidden),
@@ -135,11 +135,12 @@ def _gain(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.uniform(0.5, 1.5, n).astype(np.float32)
 
 
-def _linear(rng: np.random.Generator, name: str, inputs: int, outputs: int) -> LinearWeights:
+def _linear(rng: np.random.Generator, name: str, inputs: int, outputs: int, biased: bool = False) -> LinearWeights:
     if name in INT4:  # one group of 32 inputs
         values, multiplier, deviation = rng.integers(-7, 8, (inputs, outputs)), rng.integers(1, 19, (1, outputs)), 47.0
         multiplier = multiplier.astype(np.uint8)
     else:
         values, multiplier, deviation = rng.integers(-127, 128, (inputs, outputs)), None, 73.0
     scale = rng.uniform(0.75, 1.25, outputs) / (deviation * np.sqrt(inputs))
-    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier)
+    bias = rng.normal(0, 0.5, outputs).astype(np.float32) if biased else None
+    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier, bias)

@@ -133,16 +133,21 @@ def _rotary_embedding(rng: np.random.Generator) -> Cases:
 
 def _quant_linear(rng: np.random.Generator) -> Cases:
     shapes = [(16, 8, None), (100, 40, None), (96, 48, 32), (128, 40, 64), (160, 75, 160), (192, 96, None)]
-    for (inputs, outputs, group), rows in zip(shapes, (1, 2, 5, 10, 32, 32), strict=True):
+    biased = (False, True, True, False, True, True)
+    for (inputs, outputs, group), rows, has_bias in zip(shapes, (1, 2, 5, 10, 32, 32), biased, strict=True):
         index, reassign = int(rng.integers(1, 1 << rows)), int(rng.integers(2))
         scale = rng.uniform(1e-4, 1e-2, outputs).astype(np.float32)
         values = rng.integers(-127, 128, (inputs, outputs)) if group is None else rng.integers(-7, 8, (inputs, outputs))
         multiplier = None if group is None else rng.integers(1, 19, (inputs // group, outputs)).astype(np.uint8)
-        weights = LinearWeights(values.astype(np.int8), scale, multiplier)
+        bias = _normal(rng, outputs) if has_bias else None
+        weights = LinearWeights(values.astype(np.int8), scale, multiplier, bias)
         x = QuantizedRows(_bytes(rng, (rows, inputs), -127), rng.uniform(0.01, 1, (rows, 1)).astype(np.float32))
-        shape = _scalars(inputs=inputs, outputs=outputs, int4=int(group is not None), rows=rows)
+        shape = _scalars(inputs=inputs, outputs=outputs, int4=int(group is not None), bias=int(has_bias), rows=rows)
         arrays = {"stream": pack_linear(weights), "x": x.values, "x_scale": x.scale, "y": linear(x, weights)}
-        yield f"{outputs} x {inputs}, group {group}", shape | arrays | _scalars(index=index, reassign=reassign)
+        yield (
+            f"{outputs} x {inputs}, group {group}{', bias' * has_bias}",
+            shape | arrays | _scalars(index=index, reassign=reassign),
+        )
 
 
 def _attention(rng: np.random.Generator) -> Cases:

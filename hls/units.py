@@ -120,9 +120,10 @@ def _accumulators(c: EngineConfig) -> Unit:
 
 
 def _outputs(c: EngineConfig) -> Unit:
-    """Two sums a clock of two banks: scaled by output and row; then added to x, rounded to bfloat16, or SwiGLU."""
-    operators = {"from_int32": 2 + 1, "multiply": 4 + 4, "add": 2, "compare": 2, "divide_integer": 1}
-    lut = 64 * mux(2 * PORTS * PAIRS * c.rows) + 64 * mux(4 * PORTS * 4) + 2 * 40 + ROUND_LUT
+    """Two sums a clock of two banks: scaled by output and row, biased; added to x, rounded to bfloat16, or SwiGLU."""
+    operators = {"from_int32": 2 + 1, "multiply": 4 + 4, "add": 2 + 2, "compare": 2, "divide_integer": 1}
+    words = 2 * 64 * mux(4 * PORTS * 4)  # a pair's scales and biases, of four tiles
+    lut = 64 * mux(2 * PORTS * PAIRS * c.rows) + words + 2 * 40 + ROUND_LUT
     return Unit("scaling, residual, SwiGLU", operators, (Memory("sigmoid", 4096, 16, table=True),), lut=lut)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ...toolkit.config import BackboneConfig, FrameLayout
+from ...toolkit.errors import UsageError
 from ...toolkit.numerics.attention import AttentionScales
 from ...toolkit.numerics.rope import rotary_tables
 from ...toolkit.numerics.weights import IntegerModel
-from ...toolkit.program.descriptors import MODEL, NODE, NODE_INT4, PRE_ROPE, Opcode, node_sequence
+from ...toolkit.program.descriptors import MODEL, NODE, NODE_BIAS, NODE_INT4, PRE_ROPE, Opcode, node_sequence
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
 from ...toolkit.program.packed import WEIGHTS, Packed
@@ -107,7 +108,8 @@ class ProgramPlan:
             "head": (config.hidden, self.layout.codes),
         }[field]
         own = f"layers.{layer}.{field}"
-        return LinearPlan(inputs, outputs, self.int4[own] if own in self.int4 else self.int4[field])
+        int4 = self.int4[own] if own in self.int4 else self.int4[field]
+        return LinearPlan(inputs, outputs, int4, config.has_bias(field))
 
     def _node(self, opcode: Opcode, layer: int) -> dict[str, float]:
         config = self.config
@@ -115,7 +117,7 @@ class ProgramPlan:
         if opcode in LINEAR_FIELDS:
             plan = self.linear(opcode, layer)
             node |= {"inputs": plan.inputs, "outputs": plan.outputs, "beats": plan.port_beats}
-            node["flags"] = NODE_INT4 if plan.int4 else 0
+            node["flags"] = (NODE_INT4 if plan.int4 else 0) | (NODE_BIAS if plan.bias else 0)
         elif opcode in (Opcode.NORM_ATTENTION, Opcode.NORM_MLP, Opcode.NORM_FINAL):
             node |= {"beats": -(-config.hidden // (4 * PORTS)), "eps": config.norm_eps}
         elif opcode == Opcode.HEADS:
@@ -132,6 +134,13 @@ def node_names(layers: int) -> list[str]:
 
 def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
     """Program and weights of a model. UsageError if the engine cannot run it."""
+    if model.depth is not None:
+        raise UsageError(
+            "--board",
+            "a model with a depth transformer",
+            "one that an overlay's engine runs, with one code a position",
+            "Export it without --board.",
+        )
     int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
     plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
     parts, payloads = zip(*_parts(model, plan), strict=True)
@@ -176,7 +185,8 @@ def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarra
         if opcode == Opcode.LINEAR_GATE_UP:
             linear = interleave_gate_up(linear)
         multipliers = 0 if linear.multiplier is None else linear.values.size // 32
-        return pack_linear(linear), linear.values.size * linear.bit_width // 8 + multipliers + 4 * linear.scale.size
+        words = linear.scale.size * (1 if linear.bias is None else 2)
+        return pack_linear(linear), linear.values.size * linear.bit_width // 8 + multipliers + 4 * words
     words = {
         Opcode.NORM_ATTENTION: lambda: layer.attention_gain,
         Opcode.NORM_MLP: lambda: layer.mlp_gain,

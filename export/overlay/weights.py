@@ -1,7 +1,8 @@
 """Weights in the order the read ports stream them.
 
-A linear layer is cut into tiles of 32 outputs, 8 for each port. A port's stream of a tile: two beats of scales, then
-for each chunk of inputs one beat an output, and for 4-bit weights a beat of multipliers in front of every second chunk.
+A linear layer is cut into tiles of 32 outputs, 8 for each port. A port's stream of a tile: two beats of scales, two of
+biases if the layer has any, then for each chunk of inputs one beat an output, and for 4-bit weights a beat of
+multipliers in front of every second chunk.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ GROUP = 32  # inputs of a 4-bit weight beat, and the smallest group that has one
 class LinearPlan:
     """Beats and tiles of one linear layer of ``inputs`` x ``outputs``; the same formulas as ``LinearShape`` on chip."""
 
-    def __init__(self, inputs: int, outputs: int, int4: bool) -> None:
-        self.inputs, self.outputs, self.int4 = inputs, outputs, int4
+    def __init__(self, inputs: int, outputs: int, int4: bool, bias: bool = False) -> None:
+        self.inputs, self.outputs, self.int4, self.bias = inputs, outputs, int4, bias
         self.chunk_inputs = 2 * BEAT_BYTES if int4 else BEAT_BYTES
         self.chunks = -(-inputs // self.chunk_inputs)
         self.tiles = -(-outputs // TILE)
@@ -32,8 +33,13 @@ class LinearPlan:
     def pairs(self, tile: int) -> int:
         return min(PAIRS, -(-(self.outputs - tile * TILE) // (2 * PORTS)))
 
+    @property
+    def head_beats(self) -> int:
+        """Of scales and biases, in front of a tile's weights."""
+        return SCALE_BEATS * (2 if self.bias else 1)
+
     def tile_beats(self, pairs: int) -> int:
-        return SCALE_BEATS + (-(-self.chunks // 2) if self.int4 else 0) + self.chunks * 2 * pairs
+        return self.head_beats + (-(-self.chunks // 2) if self.int4 else 0) + self.chunks * 2 * pairs
 
     @property
     def port_beats(self) -> int:
@@ -46,7 +52,7 @@ def pack_linear(linear: LinearWeights) -> np.ndarray:
     UsageError for a group size that is not a multiple of 32.
     """
     inputs, outputs = linear.values.shape
-    plan = LinearPlan(inputs, outputs, linear.bit_width == 4)
+    plan = LinearPlan(inputs, outputs, linear.bit_width == 4, linear.bias is not None)
     multiplier = None
     if plan.int4:
         if linear.group_size % GROUP:
@@ -67,11 +73,8 @@ def _pack_tile(linear: LinearWeights, multiplier: np.ndarray | None, plan: Linea
     values[: plan.inputs, : columns.stop - first] = linear.values[:, columns]
     by_port = values.reshape(plan.chunks, plan.chunk_inputs, PORTS, port_outputs).transpose(2, 0, 3, 1)
 
-    scales = np.zeros((PORTS, 2 * PAIRS), np.float32)
-    padded = np.zeros(count, np.float32)
-    padded[: columns.stop - first] = linear.scale[columns]
-    scales[:, :port_outputs] = padded.reshape(PORTS, port_outputs)
-    head = scales.view(np.uint8).reshape(PORTS, SCALE_BEATS, BEAT_BYTES)
+    words = [linear.scale] if linear.bias is None else [linear.scale, linear.bias]
+    head = np.concatenate([_tile_words(each[columns], port_outputs) for each in words], axis=1)
     if multiplier is None:
         body = by_port.reshape(PORTS, -1, BEAT_BYTES).view(np.uint8)
         return np.concatenate([head, body], axis=1)
@@ -90,6 +93,15 @@ def _pack_tile(linear: LinearWeights, multiplier: np.ndarray | None, plan: Linea
     return np.concatenate([head, *body], axis=1)
 
 
+def _tile_words(values: np.ndarray, port_outputs: int) -> np.ndarray:
+    """Up to 32 float32 of a tile's outputs -> (ports, 2, 16) uint8, zeros for outputs that do not exist."""
+    padded = np.zeros(PORTS * port_outputs, np.float32)
+    padded[: values.size] = values
+    words = np.zeros((PORTS, 2 * PAIRS), np.float32)
+    words[:, :port_outputs] = padded.reshape(PORTS, port_outputs)
+    return words.view(np.uint8).reshape(PORTS, SCALE_BEATS, BEAT_BYTES)
+
+
 def pack_words(words: np.ndarray) -> np.ndarray:
     """(n,) 32-bit words -> (ports, beats, 16) uint8, dealt to the ports beat by beat, zeros at the end."""
     per_row = PORTS * BEAT_BYTES // 4
@@ -102,7 +114,8 @@ def interleave_gate_up(linear: LinearWeights) -> LinearWeights:
     """Columns as gate 0, up 0, gate 1, up 1, ...: the two products of a group that SwiGLU needs together."""
     order = np.arange(linear.scale.size).reshape(2, -1).T.reshape(-1)
     multiplier = None if linear.multiplier is None else np.ascontiguousarray(linear.multiplier[:, order])
-    return LinearWeights(np.ascontiguousarray(linear.values[:, order]), linear.scale[order], multiplier)
+    bias = None if linear.bias is None else linear.bias[order]
+    return LinearWeights(np.ascontiguousarray(linear.values[:, order]), linear.scale[order], multiplier, bias)
 
 
 def head_words(layer: LayerWeights, exponent: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ public:
         if (operation.opcode != ATTENTION) {
             Node node = {};
             node.opcode = operation.opcode;
-            node.flags = operation.int4 ? NODE_INT4 : 0;
+            node.flags = (operation.int4 ? NODE_INT4 : 0u) | (operation.bias ? NODE_BIAS : 0u);
             const bool dropped = is_mlp(operation.opcode) && skips(mlp);
             for (int64_t& beats : work.beats) beats = dropped ? 0 : node_beats(model_, node);
             work.gated = operation.opcode == NORM_MLP;
@@ -145,14 +145,14 @@ private:
 
     // Layers are alike, and so are steps.
     int64_t clocks_of(const LinearShape& shape, int count) const {
-        const auto key = std::make_tuple(shape.inputs, shape.outputs, shape.int4, count);
+        const auto key = std::make_tuple(shape.inputs, shape.outputs, shape.int4, shape.bias, count);
         const auto known = clocks_.find(key);
         if (known != clocks_.end()) return known->second;
         return clocks_[key] = linear_clocks(shape, count, engine_);
     }
 
     void linear(const Operation& operation, const Dealing& dealing, int computing, Work& work) const {
-        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
+        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4, operation.bias);
         work.loop = clocks_of(shape, dealing.count);
         work.clocks = work.loop;
         work.after = timing_.loop_depth;
@@ -249,7 +249,7 @@ private:
     const Parallelism& engine_;
     StateLayout layout_;
     StepRecords records_;
-    mutable std::map<std::tuple<int, int, bool, int>, int64_t> clocks_;
+    mutable std::map<std::tuple<int, int, bool, bool, int>, int64_t> clocks_;
 };
 
 }  // namespace fastcar

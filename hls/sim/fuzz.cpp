@@ -291,6 +291,7 @@ void write_inputs(Random& random, Start& start) {
         for (uint32_t word = 0; word < 4 * records.input() && word < 64; word++) {
             const bool token = word < 4 * records.token_beats;
             uint32_t value = token ? random.below(model.vocab) : random.below(1u << 24);
+            if (token && (step > 0 ? random.one_in(2) : random.one_in(400))) value = OWN_CODE;
             if (random.one_in(400)) value = interesting(random, model.vocab, start.control);
             write_words(start, record, word, value);
         }
@@ -345,12 +346,12 @@ void repair(Random& random, Start& start) {
         const bool in_layer = index >= 1 && index < 1 + model.layers * 8;
         Node node = Node();
         node.opcode = (uint32_t)expected_opcode(model, (int)index);
-        node.flags = random.one_in(3) ? NODE_INT4 : 0;
+        node.flags = (random.one_in(3) ? NODE_INT4 : 0u) | (random.one_in(3) ? NODE_BIAS : 0u);
         start.word(index + 1, NODE_WORD(opcode)) = node.opcode;
         start.word(index + 1, NODE_WORD(flags)) = node.flags;
         start.word(index + 1, NODE_WORD(layer)) = in_layer ? (index - 1) / 8 : 0;
-        LinearShape shape = {0, 0, false};
-        if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false);
+        LinearShape shape = {0, 0, false, false};
+        if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false, false);
         start.word(index + 1, NODE_WORD(inputs)) = (uint32_t)shape.inputs;
         start.word(index + 1, NODE_WORD(outputs)) = (uint32_t)shape.outputs;
         start.word(index + 1, NODE_WORD(beats)) = (uint32_t)node_beats(model, node);

@@ -20,6 +20,8 @@ struct Layer {
     std::vector<int> values;      // (outputs, inputs), before the multiplier
     std::vector<int> multiplier;  // (outputs, chunks of 32 inputs)
     std::vector<float> scale;     // (outputs)
+    bool has_bias;
+    std::vector<float> bias;      // (outputs)
 
     int chunk_inputs() const { return int4 ? 32 : 16; }
     int chunks() const { return (inputs + chunk_inputs() - 1) / chunk_inputs(); }
@@ -39,14 +41,15 @@ struct Operand {
     bool reassign;
 };
 
-Layer random_layer(Random& random, int inputs, int outputs, bool int4) {
-    Layer layer = {inputs, outputs, int4, {}, {}, {}};
+Layer random_layer(Random& random, int inputs, int outputs, bool int4, bool bias) {
+    Layer layer = {inputs, outputs, int4, {}, {}, {}, bias, {}};
     const int most = int4 ? 7 : 127;
     for (int8_t value : random.bytes(outputs * inputs, -most, most)) layer.values.push_back(value);
     for (int group = 0; group < outputs * layer.chunks(); group++) {
         layer.multiplier.push_back((int)random.between(1, 18));
     }
     for (int output = 0; output < outputs; output++) layer.scale.push_back(std::fabs(random.wide(-12, -4)));
+    for (int output = 0; output < outputs; output++) layer.bias.push_back(random.wide(-10, 10));
     return layer;
 }
 
@@ -80,14 +83,15 @@ std::vector<beat_t> port_stream(const Layer& layer, int port) {
     for (int first = 0; first < layer.outputs; first += 32) {
         const int each = std::min(8, (layer.outputs - first + 7) / 8 * 2);  // outputs of a port, an even number
         const int own = first + port * each;
-        for (int half = 0; half < 2; half++) {
-            beat_t scales = 0;
+        for (int half = 0; half < (layer.has_bias ? 4 : 2); half++) {
+            const std::vector<float>& given = half < 2 ? layer.scale : layer.bias;
+            beat_t words = 0;
             for (int word = 0; word < 4; word++) {
-                const int lane = half * 4 + word;
+                const int lane = half % 2 * 4 + word;
                 const bool exists = lane < each && own + lane < layer.outputs;
-                scales.range(32 * word + 31, 32 * word) = exists ? fastcar::bits_of(layer.scale[own + lane]) : 0u;
+                words.range(32 * word + 31, 32 * word) = exists ? fastcar::bits_of(given[own + lane]) : 0u;
             }
-            beats.push_back(scales);
+            beats.push_back(words);
         }
         for (int chunk = 0; chunk < layer.chunks(); chunk++) {
             if (layer.int4 && chunk % 2 == 0) {
@@ -143,7 +147,7 @@ void check(const std::string& name, const Layer& layer, const Operand& operand, 
     }
     const int padded = (layer.outputs + 7) / 8 * 8;
     Collected sink = {padded, std::vector<float>(ROWS * padded), std::vector<int>(ROWS * padded)};
-    const fastcar::LinearShape shape = {layer.inputs, layer.outputs, layer.int4};
+    const fastcar::LinearShape shape = {layer.inputs, layer.outputs, layer.int4, layer.has_bias};
     int64_t busy_beats = 1000;
     const int64_t clocks = fastcar::quant_linear<ROWS, GROUPS, CAPACITY>(
         ports, shape, fastcar::deal(operand.index, operand.rows, operand.reassign), x, scale, sink, busy_beats);
@@ -187,14 +191,15 @@ std::vector<float> reference(const Layer& layer, const Operand& operand) {
                 sum += operand.x[row * layer.inputs + input] * layer.weight(output, input);
             }
             const float scaled = (float)sum * layer.scale[output];
-            y.push_back(scaled * operand.scale[row]);
+            const float product = scaled * operand.scale[row];
+            y.push_back(layer.has_bias ? product + layer.bias[output] : product);
         }
     }
     return y;
 }
 
-void check_shape(Random& random, int inputs, int outputs, bool int4) {
-    const Layer layer = random_layer(random, inputs, outputs, int4);
+void check_shape(Random& random, int inputs, int outputs, bool int4, bool bias) {
+    const Layer layer = random_layer(random, inputs, outputs, int4, bias);
     Streams streams;
     for (int port = 0; port < PORTS; port++) streams.push_back(port_stream(layer, port));
     for (const int rows : {1, 2, 5, 10, 32}) {
@@ -202,7 +207,7 @@ void check_shape(Random& random, int inputs, int outputs, bool int4) {
         for (const uint32_t index : {all, (uint32_t)random.next() & all, 1u << random.between(0, rows - 1), 0u}) {
             for (const bool reassign : {true, false}) {
                 const Operand operand = random_operand(random, rows, inputs, index, reassign);
-                const std::string name = std::string(int4 ? "int4 " : "int8 ") + std::to_string(outputs) + " x " +
+                const std::string name = std::string(int4 ? "int4 " : "int8 ") + (bias ? "biased " : "") + std::to_string(outputs) + " x " +
                                          std::to_string(inputs) + ", rows " + std::to_string(rows) + ", index " +
                                          std::to_string(index) + (reassign ? ", reassigned" : "");
                 check_all(name, layer, operand, streams, reference(layer, operand));
@@ -215,13 +220,14 @@ void seeded() {
     Random random(18);
     for (const bool int4 : {false, true}) {
         for (const int inputs : {16, 100}) {
-            for (const int outputs : {40, 48, 75}) check_shape(random, inputs, outputs, int4);
+            for (const int outputs : {40, 48, 75}) check_shape(random, inputs, outputs, int4, outputs != 48);
         }
-        check_shape(random, 256, 8, int4);
-        check_shape(random, 32, 96, int4);
-        check_shape(random, 65, 7, int4);
+        check_shape(random, 256, 8, int4, false);
+        check_shape(random, 32, 96, int4, true);
+        check_shape(random, 65, 7, int4, false);
+        check_shape(random, 16, 7, int4, true);  // more beats of words than of weights
     }
-    Layer largest = random_layer(random, CAPACITY, 32, false);
+    Layer largest = random_layer(random, CAPACITY, 32, false, false);
     std::fill(largest.values.begin(), largest.values.end(), -127);
     Operand operand = random_operand(random, 2, CAPACITY, 3u, true);
     std::fill(operand.x.begin(), operand.x.end(), (int8_t)127);
@@ -231,7 +237,8 @@ void seeded() {
 }
 
 void golden(const Case& one) {
-    const Layer layer = {(int)one.number("inputs"), (int)one.number("outputs"), one.number("int4") != 0, {}, {}, {}};
+    const Layer layer = {(int)one.number("inputs"), (int)one.number("outputs"), one.number("int4") != 0, {}, {}, {},
+                         one.number("bias") != 0, {}};
     const Operand operand = {(int)one.number("rows"), one.bytes("x"), one.floats("x_scale"),
                              (uint32_t)one.number("index"), one.number("reassign") != 0};
     const std::vector<int8_t> bytes = one.bytes("stream");  // (ports, beats, 16)

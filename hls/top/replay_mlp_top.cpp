@@ -6,13 +6,14 @@
 
 using namespace fastcar;
 
-void replay_mlp_top(stream<beat_t> ports[PORTS], int hidden, int mlp, bool int4, ap_uint<32> index, ap_uint<6> rows,
-                    bool reassign, const beat_t x[ROWS][MAX_INPUTS / BEAT_BYTES], const float x_scale[ROWS],
-                    float y[ROWS][MAX_HIDDEN]) {
+void replay_mlp_top(stream<beat_t> ports[PORTS], int hidden, int mlp, bool int4, bool bias, ap_uint<32> index,
+                    ap_uint<6> rows, bool reassign, const beat_t x[ROWS][MAX_INPUTS / BEAT_BYTES],
+                    const float x_scale[ROWS], float y[ROWS][MAX_HIDDEN]) {
 #pragma HLS INTERFACE mode=axis port=ports
 #pragma HLS INTERFACE mode=s_axilite port=hidden bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=mlp bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=int4 bundle=control
+#pragma HLS INTERFACE mode=s_axilite port=bias bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=index bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=rows bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=reassign bundle=control
@@ -32,14 +33,15 @@ void replay_mlp_top(stream<beat_t> ports[PORTS], int hidden, int mlp, bool int4,
     if (skips(dealing)) return;
     SwigluSink<MAX_MLP> gate_up = {gated, 2 * mlp};
     RoundedSink<MAX_HIDDEN> down = {y, hidden};
+    const LinearShape first = {hidden, 2 * mlp, int4, bias};
+    const LinearShape second = {mlp, hidden, int4, bias};
     int64_t busy = 0;
-    quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, LinearShape{hidden, 2 * mlp, int4}, dealing, x, x_scale, gate_up,
-                                           busy);
+    quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, first, dealing, x, x_scale, gate_up, busy);
 row:
     for (int row = 0; row < (int)rows; row++) {
 // not pipelined: the passes over a row are
 #pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
         if (dealing.index[row]) scale[row] = quantize_row<VECTOR, MAX_MLP>(gated[row], operand[row], mlp);
     }
-    quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, LinearShape{mlp, hidden, int4}, dealing, operand, scale, down, busy);
+    quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, second, dealing, operand, scale, down, busy);
 }

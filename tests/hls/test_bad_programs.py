@@ -16,7 +16,7 @@ from fastcar.hls.build import HERE
 from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write_case
 from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, Opcode
-from fastcar.toolkit.program.registers import STATUS
+from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +227,26 @@ def test_token_outside_the_vocabulary(library: EngineLibrary, valid: Start, toke
     assert np.array_equal(np.delete(state, records, 0), np.delete(state_of_zero, records, 0))
     after = run(library, valid)
     assert after[:2] == before[:2] and np.array_equal(after[2], before[2])
+
+
+def test_the_last_code_or_the_token_of_the_record(library: EngineLibrary, valid: Start) -> None:
+    """The second step reads its own last code; given that as a token, or told to read tokens alone, it is the same."""
+    status, report, state = run(library, valid)
+    steps, rows = valid.control["steps"], valid.memory.rows
+    parts = valid.memory.output_parts
+    assert status == "DONE" and steps == 2
+    code = int(state[valid.memory.output].view(np.uint32)[0])
+    outputs = slice(valid.memory.output, valid.memory.output + 2 * sum(parts.values()))
+    for flags in (0, FLAG_TEACHER):
+        given = changed(valid, flags=valid.control["flags"] | flags)
+        given.tokens(1)[:] = OFFSET + code
+        again = run(library, given)
+        assert again[:2] == ("DONE", report) and np.array_equal(again[2][outputs], state[outputs])
+    other = changed(valid)
+    other.tokens(1)[:rows] = OFFSET + (code + 1) % CODES
+    assert not np.array_equal(run(library, other)[2][outputs], state[outputs])
+    taught = changed(valid, flags=valid.control["flags"] | FLAG_TEACHER)
+    assert run(library, taught)[0] == "BAD_TOKEN", "no code of its own where every token is given"
 
 
 @pytest.mark.slow

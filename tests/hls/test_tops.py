@@ -107,11 +107,12 @@ void processing_group(const beat_t* weights, const beat_t* x, int x_unsigned, in
     sums[0] = sum0;
     sums[1] = sum1;
 }
-int64_t quant_linear(const beat_t* beats, const int* lengths, int inputs, int outputs, int int4, uint32_t index,
-                     int rows, int reassign, const beat_t* x, const float* x_scale, float* y, int64_t* busy) {
+int64_t quant_linear(const beat_t* beats, const int* lengths, int inputs, int outputs, int int4, int bias,
+                     uint32_t index, int rows, int reassign, const beat_t* x, const float* x_scale, float* y,
+                     int64_t* busy) {
     return streamed(beats, lengths, [&](auto& ports) {
-        return quant_linear_top(ports, inputs, outputs, int4 != 0, index, rows, reassign != 0, (Operand)x, x_scale,
-                                (float (*)[MAX_WIDE])y, *busy);
+        return quant_linear_top(ports, inputs, outputs, int4 != 0, bias != 0, index, rows, reassign != 0, (Operand)x,
+                                x_scale, (float (*)[MAX_WIDE])y, *busy);
     });
 }
 float quantize_rows(const float* x, beat_t* y, int n) { return quantize_rows_top(x, y, n); }
@@ -119,10 +120,10 @@ uint32_t replay_decision(const int64_t* score, int64_t threshold, int eligible, 
                          int policy, int rows) {
     return replay_decision_top(score, threshold, eligible != 0, age, max_age, policy, rows);
 }
-int64_t replay_mlp(const beat_t* beats, const int* lengths, int hidden, int mlp, int int4, uint32_t index, int rows,
-                   int reassign, const beat_t* x, const float* x_scale, float* y) {
+int64_t replay_mlp(const beat_t* beats, const int* lengths, int hidden, int mlp, int int4, int bias, uint32_t index,
+                   int rows, int reassign, const beat_t* x, const float* x_scale, float* y) {
     return streamed(beats, lengths, [&](auto& ports) {
-        replay_mlp_top(ports, hidden, mlp, int4 != 0, index, rows, reassign != 0, (Operand)x, x_scale,
+        replay_mlp_top(ports, hidden, mlp, int4 != 0, bias != 0, index, rows, reassign != 0, (Operand)x, x_scale,
                        (float (*)[MAX_HIDDEN])y);
         return 0;
     });
@@ -353,16 +354,17 @@ def test_drs(top, rows):
 SHAPES = [(16, 8, None), (65, 7, None), (100, 75, None), (96, 40, 32), (160, 75, 160), (704, 33, 64)]
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("inputs", "outputs", "group"), SHAPES)
 @pytest.mark.parametrize(("rows", "reassign"), [(1, True), (10, True), (32, False)])
-def test_quant_linear(top, inputs, outputs, group, rows, reassign):
+def test_quant_linear(top, inputs, outputs, group, rows, reassign, bias):
     rng = np.random.default_rng(inputs + rows)
-    weights, x = random_weights(rng, inputs, outputs, group), random_rows(rng, rows, inputs)
+    weights, x = random_weights(rng, inputs, outputs, group, bias), random_rows(rng, rows, inputs)
     index = int(rng.integers(1, 1 << rows))
     computes = (index >> np.arange(rows) & 1).astype(np.bool_)
     stream = pack_linear(weights)
     y, busy = unset(np.float32, CONFIG.rows, CONFIG.max_wide), np.zeros(1, np.int64)
-    shape = inputs, outputs, group is not None, np.int64(index), rows, reassign
+    shape = inputs, outputs, group is not None, bias, np.int64(index), rows, reassign
     clocks = top("quant_linear", *filled(stream), *shape, *operand(x), y, busy)
     expected = unset(np.float32, CONFIG.rows, CONFIG.max_wide)
     expected[:rows, :outputs][computes] = linear(x, weights)[computes]
@@ -378,11 +380,14 @@ def filled(streams: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(streams), np.array([len(stream) for stream in streams], np.int32)
 
 
-def random_weights(rng: np.random.Generator, inputs: int, outputs: int, group: int | None) -> LinearWeights:
+def random_weights(
+    rng: np.random.Generator, inputs: int, outputs: int, group: int | None, bias: bool = False
+) -> LinearWeights:
     most = 127 if group is None else 7
     values = rng.integers(-most, most + 1, (inputs, outputs)).astype(np.int8)
     multiplier = None if group is None else rng.integers(1, 19, (inputs // group, outputs)).astype(np.uint8)
-    return LinearWeights(values, rng.uniform(1e-4, 1e-2, outputs).astype(np.float32), multiplier)
+    scale = rng.uniform(1e-4, 1e-2, outputs).astype(np.float32)
+    return LinearWeights(values, scale, multiplier, rng.normal(0, 2, outputs).astype(np.float32) if bias else None)
 
 
 def random_rows(rng: np.random.Generator, rows: int, inputs: int) -> QuantizedRows:
@@ -395,17 +400,18 @@ def operand(x: QuantizedRows) -> tuple[np.ndarray, np.ndarray]:
     return memory(x.values, CONFIG.rows, CONFIG.max_inputs), memory(x.scale[:, 0], CONFIG.rows)
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("hidden", "mlp", "group"), [(80, 72, None), (96, 160, 32)])
 @pytest.mark.parametrize(("index", "reassign"), [(0b11010, True), (0b00111, False), (0, True)])
-def test_replay_mlp(top, hidden, mlp, group, index, reassign):
+def test_replay_mlp(top, hidden, mlp, group, index, reassign, bias):
     """Rows that replay keep what the memory held; if all do, no weight is asked for."""
     rng = np.random.default_rng(hidden + index)
     rows = 5
-    gate_up, down = random_weights(rng, hidden, 2 * mlp, group), random_weights(rng, mlp, hidden, group)
+    gate_up, down = (random_weights(rng, *sizes, group, bias) for sizes in ((hidden, 2 * mlp), (mlp, hidden)))
     x = random_rows(rng, rows, hidden)
     stream = np.concatenate([pack_linear(interleave_gate_up(gate_up)), pack_linear(down)], axis=1)
     y = unset(np.float32, CONFIG.rows, CONFIG.max_hidden)
-    shape = hidden, mlp, group is not None, np.int64(index), rows, reassign
+    shape = hidden, mlp, group is not None, bias, np.int64(index), rows, reassign
     assert top("replay_mlp", *filled(stream if index else stream[:, :0]), *shape, *operand(x), y) == 0
 
     hidden_rows = quantize_rows(swiglu(*np.split(linear(x, gate_up), 2, axis=-1)))

@@ -11,7 +11,7 @@ from fastcar.export.overlay.compile import pack_model
 from fastcar.toolkit.config import BackboneConfig, FrameLayout
 from fastcar.toolkit.program.engine import EngineConfig
 from fastcar.toolkit.program.memory import BEAT_BYTES, StateLayout
-from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TRACE
+from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TRACE, OWN_CODE
 
 __all__ = ["ENGINE", "Start", "make_start"]
 
@@ -49,9 +49,10 @@ class Start:
     def registers(self) -> np.ndarray:
         return CONTROL.pack(**self.control)
 
-    def tokens(self) -> np.ndarray:
-        """(rows,) uint32 of the first step, as they lie in the state."""
-        return self.state[self.memory.input].view(np.uint32)[: self.memory.rows]
+    def tokens(self, step: int = 0) -> np.ndarray:
+        """(rows,) uint32 of a step, as they lie in the state."""
+        record = self.memory.input + step * sum(self.memory.input_parts.values())
+        return self.state[record].view(np.uint32)[: self.memory.rows]
 
 
 def make_start(
@@ -81,6 +82,7 @@ def make_start(
     inputs = state[memory.input : memory.output].view(np.uint32).reshape(steps, -1)
     tokens = 4 * memory.input_parts["tokens"]
     inputs[:, :rows] = rng.integers(0, shape.vocab, (steps, rows))
+    inputs[1:, :rows] = OWN_CODE
     inputs[:, tokens : tokens + clips] = rng.integers(0, 1 << 24, (steps, clips))
     control = {
         "descriptors": len(packed.program),

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..config import BackboneConfig, FrameLayout
+from ..config import SAMPLED, BackboneConfig, FrameLayout
 from ..errors import UsageError
 from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, merge_words
+from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, OWN_CODE, merge_words
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord
@@ -75,6 +75,7 @@ class EngineBackend(ABC):
     """
 
     name: str
+    depth = None
     traced = False
     poison = False
 
@@ -115,6 +116,7 @@ class EngineBackend(ABC):
         self._totals: dict[str, int] = {}
         self._never = np.full(self.config.layers, NEVER, np.int64)
         self._zeros = np.zeros((layout.steps, clips), np.int64)
+        self._tokens = np.zeros((layout.steps, rows), np.int64)
         self._settings = control_settings(layout, sampling, replay, attention) | {
             "descriptors": len(self.packed.program),
             "weight_beats": len(self.packed.weights),
@@ -123,7 +125,7 @@ class EngineBackend(ABC):
     def prefill(self, tokens: np.ndarray) -> None:
         self._teach(tokens)
 
-    def score(self, tokens: np.ndarray) -> np.ndarray:
+    def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
         if not self.memory.layout.logits:
             raise ValueError("score needs logits; expected start(..., logits=True)")
         return np.concatenate([record.logits for record in self._teach(tokens)])
@@ -131,9 +133,11 @@ class EngineBackend(ABC):
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
         first, steps, seconds = self.position, self.memory.layout.steps, 0.0
         for start in range(0, len(uniforms), steps):  # one for a frame; more only for who asks for more at once
-            record = self._run(tokens[None], uniforms[start : start + steps], thresholds, 0)
+            part = uniforms[start : start + steps]
+            record = self._run(self._given(tokens, len(part)), part, thresholds, 0)
             seconds += record.seconds
-            tokens = np.tile(record.codes[-1] + self.layout.code_offset, len(tokens) // record.codes.shape[1])
+            following = self.layout.after(self.position - 1, record.codes[-1])
+            tokens = np.tile(following, len(tokens) // len(following))
         return self.records.frame(first, len(uniforms), seconds)
 
     def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
@@ -156,6 +160,13 @@ class EngineBackend(ABC):
     def cached(self, position: int) -> dict[str, np.ndarray]:
         return self.memory.cached(position)
 
+    def _given(self, tokens: np.ndarray, steps: int) -> np.ndarray:
+        """(steps, rows): ``tokens`` for the first step; for the others separators, or that they read the last code."""
+        given, forced = self._tokens[:steps], self.layout.forced(self.position, steps)
+        given[:] = np.where(forced == SAMPLED, OWN_CODE, forced)[:, None]
+        given[0] = tokens
+        return given
+
     def _teach(self, tokens: np.ndarray) -> list[FrameRecord]:
         """Run the positions of tokens (rows, n), as many a start as the records hold."""
         steps = self.memory.layout.steps
@@ -163,7 +174,7 @@ class EngineBackend(ABC):
         return [self._run(part, self._zeros[: len(part)], self._never, FLAG_TEACHER) for part in parts]
 
     def _run(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray, flags: int) -> FrameRecord:
-        """tokens (1 or steps, rows), uniforms (steps, clips)."""
+        """tokens (steps, rows), uniforms (steps, clips)."""
         began, steps = time.perf_counter(), len(uniforms)
         self.memory.write_inputs(tokens, uniforms, thresholds)
         flags |= FLAG_REASSIGN if self.reassign else 0

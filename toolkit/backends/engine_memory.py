@@ -61,13 +61,14 @@ class EngineMemory:
         self.state = np.zeros((layout.total_beats, BEAT_BYTES), np.uint8) if state is None else state
 
     def write_inputs(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> None:
-        """tokens (1 or steps, rows), uniforms (steps, clips), thresholds (layers,) integer scores."""
+        """tokens (steps, rows), OWN_CODE for a step that reads the last code; uniforms (steps, clips); thresholds
+        (layers,) integer scores."""
         layout = self.layout
         layers = layout.config.layers
         self._words(layout.thresholds, layout.input - layout.thresholds).view(np.int64)[:layers] = thresholds
         parts = layout.input_parts
         records = self._words(layout.input, len(uniforms) * sum(parts.values())).reshape(len(uniforms), -1)
-        records[: len(tokens), : layout.rows] = tokens
+        records[:, : layout.rows] = tokens
         first = 4 * parts["tokens"]
         records[:, first : first + layout.clips] = uniforms
 

@@ -11,11 +11,23 @@ from enum import IntEnum
 
 from .words import Record, Word
 
-__all__ = ["ENDING", "FORMAT_VERSION", "LAYER", "MODEL", "NODE", "NODE_INT4", "WORDS", "Opcode", "node_sequence"]
+__all__ = [
+    "ENDING",
+    "FORMAT_VERSION",
+    "LAYER",
+    "MODEL",
+    "NODE",
+    "NODE_BIAS",
+    "NODE_INT4",
+    "WORDS",
+    "Opcode",
+    "node_sequence",
+]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # since 2 a step reads the token of its record, or its own last code
 WORDS = 16  # 64 bytes
 NODE_INT4 = 1  # flag: 4-bit weights with group multipliers
+NODE_BIAS = 2  # flag: biases behind the scales of each tile
 
 
 class Opcode(IntEnum):
@@ -87,7 +99,7 @@ NODE = Record(
     "One node of the step.",
     (
         Word("opcode", "what to do"),
-        Word("flags", "NODE_INT4"),
+        Word("flags", "NODE_INT4, NODE_BIAS"),
         Word("layer", "decoder layer; 0 outside of them"),
         Word("inputs", "values a linear layer reads of a row"),
         Word("outputs", "values it makes of them"),

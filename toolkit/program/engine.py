@@ -69,7 +69,11 @@ class EngineConfig(Frozen):
             "records": [[(word.name, word.kind) for word in record.words] for record in records],
             "order": [code.name for code in (*descriptors.LAYER, *descriptors.ENDING)],
             "opcodes": {code.name: code.value for code in descriptors.Opcode},
-            "flags": [descriptors.NODE_INT4, descriptors.PRE_ROPE, *registers.FLAGS.values()],
+            "flags": [
+                *(descriptors.NODE_INT4, descriptors.NODE_BIAS, descriptors.PRE_ROPE),
+                *registers.FLAGS.values(),
+                registers.OWN_CODE,
+            ],
             "status": {code: name for code, (name, _) in registers.STATUS.items()},
             "policies": registers.POLICY_CODES,
             "trace": {code.name: kind for code, kind in trace.KINDS.items()},
@@ -90,6 +94,7 @@ class EngineConfig(Frozen):
             "head_dim": (config.head_dim, self.max_head_dim),
             "codes": (layout.codes, self.max_codes),
             "last code": (layout.code_offset + layout.codes, config.vocab),
+            "last separator": (1 + max(layout.separators, default=-1), config.vocab),
             "positions": (layout.positions, self.max_slots),
         }
         for name, (value, limit) in limits.items():

@@ -10,6 +10,7 @@ __all__ = [
     "FLAG_REASSIGN",
     "FLAG_TEACHER",
     "FLAG_TRACE",
+    "OWN_CODE",
     "POLICY_CODES",
     "REPORT",
     "STATUS",
@@ -17,9 +18,11 @@ __all__ = [
 ]
 
 FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the groups to the rows that compute
-FLAG_TEACHER = 2  # every step reads the tokens the host wrote, instead of the code sampled before
+FLAG_TEACHER = 2  # every step reads the tokens the host wrote; none of them may be OWN_CODE
 FLAG_LOGITS = 4  # record the logits of every step
 FLAG_TRACE = 8  # record what every node of the step leaves behind; of one step a start
+
+OWN_CODE = 0xFFFFFFFF  # in place of a token, but the first step's: read the code sampled before; else a separator
 
 FLAGS = {
     "FLAG_REASSIGN": FLAG_REASSIGN,
@@ -52,7 +55,7 @@ CONTROL = Record(
         Word("top_k", "codes that are kept"),
         Word("top_p", "probability that is kept, units of 2^-16"),
         Word("thresholds", "state address of the layers' thresholds, int64"),
-        Word("input", "state address of the steps' tokens and uniforms"),
+        Word("input", "state address of the steps' tokens (or OWN_CODE) and uniforms"),
         Word("output", "state address of the steps' codes, decisions, scores, logits"),
         Word("trace", "state address of what the nodes of a traced step leave behind"),
     ),

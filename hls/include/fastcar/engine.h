@@ -81,7 +81,7 @@ struct SequencerStreams {
 
 inline void run_sequencer(const Program& program, const Control& control, SequencerStreams& streams) {
     sequence(program.model, program.nodes, program.count, control, streams);
-    streams.operations.write(Operation{0, false, 0, 0, 0, 0.0f});
+    streams.operations.write(Operation{0, false, false, 0, 0, 0, 0.0f});
 last:
     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL

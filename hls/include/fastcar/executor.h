@@ -167,7 +167,7 @@ private:
 
     template <typename Sink>
     void linear(const Operation& operation, stream<beat_t> ports[PORTS], const Dealing& dealing, Sink& sink) {
-        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4);
+        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4, operation.bias);
         counters_.clocks += quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, shape, dealing, x8_, x_scale_, sink,
                                                                   counters_.busy_beats);
     }

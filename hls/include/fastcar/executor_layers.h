@@ -8,7 +8,7 @@ namespace fastcar {
 
 // Tokens and uniforms of the step, the rows' embeddings, and the rotary tables of the position.
 inline void Executor::embed(const Operation& operation, CacheStreams& cache) {
-    const bool from_host = operation.step == 0 || (control_.flags & FLAG_TEACHER) != 0;
+    const bool continues = operation.step > 0 && (control_.flags & FLAG_TEACHER) == 0;
     request(cache, true, control_.input + operation.step * records_.input(), records_.input());
 record:
     for (int beat = 0; beat < (int)records_.input(); beat++) {
@@ -19,7 +19,7 @@ record:
         for (int word = 0; word < BEAT_WORDS; word++) {
 #pragma HLS UNROLL
             if (beat < (int)records_.token_beats) {
-                if (from_host) tokens_[beat * BEAT_WORDS + word] = word_of(values, word);
+                tokens_[beat * BEAT_WORDS + word] = word_of(values, word);
             } else {
                 uniforms_[(beat - records_.token_beats) * BEAT_WORDS + word] = word_of(values, word) & 0xFFFFFFu;
             }
@@ -29,7 +29,8 @@ row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: a row is a burst of its embedding
 #pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
-        uint32_t token = from_host ? tokens_[row] : model_.code_offset + codes_[row % control_.clips];
+        uint32_t token = tokens_[row];
+        if (continues && token == OWN_CODE) token = model_.code_offset + codes_[row % control_.clips];
         if (token >= model_.vocab) {
             counters_.bad_token = true;
             token = 0;

@@ -133,15 +133,15 @@ inline bool is_linear(uint32_t opcode) {
            opcode == LINEAR_LOGITS;
 }
 
-inline LinearShape linear_shape(const Model& model, int opcode, bool int4) {
+inline LinearShape linear_shape(const Model& model, int opcode, bool int4, bool bias) {
     const int q = model.heads * model.head_dim;
     const int kv = model.kv_heads * model.head_dim;
     switch (opcode) {
-        case LINEAR_QKV: return LinearShape{(int)model.hidden, q + 2 * kv, int4};
-        case LINEAR_OUTPUT: return LinearShape{q, (int)model.hidden, int4};
-        case LINEAR_GATE_UP: return LinearShape{(int)model.hidden, 2 * (int)model.mlp, int4};
-        case LINEAR_DOWN: return LinearShape{(int)model.mlp, (int)model.hidden, int4};
-        default: return LinearShape{(int)model.hidden, (int)model.codes, int4};
+        case LINEAR_QKV: return LinearShape{(int)model.hidden, q + 2 * kv, int4, bias};
+        case LINEAR_OUTPUT: return LinearShape{q, (int)model.hidden, int4, bias};
+        case LINEAR_GATE_UP: return LinearShape{(int)model.hidden, 2 * (int)model.mlp, int4, bias};
+        case LINEAR_DOWN: return LinearShape{(int)model.mlp, (int)model.hidden, int4, bias};
+        default: return LinearShape{(int)model.hidden, (int)model.codes, int4, bias};
     }
 }
 
@@ -161,7 +161,9 @@ inline int node_beats(const Model& model, const Node& node) {
         case LINEAR_OUTPUT:
         case LINEAR_GATE_UP:
         case LINEAR_DOWN:
-        case LINEAR_LOGITS: return linear_shape(model, node.opcode, node.flags & NODE_INT4).port_beats();
+        case LINEAR_LOGITS:
+            return linear_shape(model, node.opcode, (node.flags & NODE_INT4) != 0, (node.flags & NODE_BIAS) != 0)
+                .port_beats();
         default: return 0;
     }
 }

@@ -2,6 +2,7 @@
 //
 // A port's stream of a matrix, tile by tile of 32 outputs (the last may be narrower), each port 8 of them:
 //   2 beats        the 8 outputs' scales, binary32
+//   2 beats        their biases, binary32, if the layer has any
 //   then for each chunk of inputs (one beat an output: 16 inputs of 8 bit, 32 of 4 bit)
 //     4 bit, even chunks: 1 beat of multipliers, 8 for this chunk, 8 for the next
 //     one beat for each of the port's outputs
@@ -22,7 +23,9 @@ struct LinearShape {
     int inputs;
     int outputs;
     bool int4;
+    bool bias;
 
+    int head_beats() const { return bias ? 2 * SCALE_BEATS : SCALE_BEATS; }  // of scales and biases
     int halves() const { return int4 ? 2 : 1; }  // beats of activations, and group clocks, a weight beat takes
     int chunks() const { return ceil_div(inputs, BEAT_BYTES * halves()); }
     int tiles() const { return ceil_div(outputs, TILE_OUTPUTS); }
@@ -30,7 +33,7 @@ struct LinearShape {
         const int left = ceil_div(outputs - tile * TILE_OUTPUTS, 2 * PORTS);
         return left < WINDOW_PAIRS ? left : WINDOW_PAIRS;
     }
-    int tile_beats(int pairs) const { return SCALE_BEATS + (int4 ? ceil_div(chunks(), 2) : 0) + chunks() * 2 * pairs; }
+    int tile_beats(int pairs) const { return head_beats() + (int4 ? ceil_div(chunks(), 2) : 0) + chunks() * 2 * pairs; }
     int port_beats() const {
         return (tiles() - 1) * tile_beats(WINDOW_PAIRS) + tile_beats(pairs(tiles() - 1));
     }
@@ -59,7 +62,7 @@ struct LinearCursor {
     int chunk;
 
     int fill_beats(const LinearShape& shape) const {
-        return (chunk == 0 ? SCALE_BEATS : 0) + (shape.int4 && chunk % 2 == 0 ? 1 : 0) + 2 * shape.pairs(tile);
+        return (chunk == 0 ? shape.head_beats() : 0) + (shape.int4 && chunk % 2 == 0 ? 1 : 0) + 2 * shape.pairs(tile);
     }
     void advance(const LinearShape& shape) {
         chunk++;
@@ -70,9 +73,10 @@ struct LinearCursor {
     }
 };
 
-// y[o] = float(sum_i x[i] w[i, o]) * scale[o] * x_scale, for the rows that compute; given to `sink` two outputs at a
-// time: sink(row, output, y0, y1), outputs beyond the shape's included. The accumulator is int32: 127 * 127 * inputs
-// < 2^31 up to 133144 inputs. Adds the group clocks worked to busy_beats; returns the clocks of the loop.
+// y[o] = float(sum_i x[i] w[i, o]) * scale[o] * x_scale + bias[o], for the rows that compute; given to `sink` two
+// outputs at a time: sink(row, output, y0, y1), outputs beyond the shape's included. The accumulator is int32:
+// 127 * 127 * inputs < 2^31 up to 133144 inputs. Adds the group clocks worked to busy_beats; returns the clocks of the
+// loop.
 template <int ROWS, int GROUPS, int CAPACITY, typename Sink>
 int64_t quant_linear(stream<beat_t> ports[PORTS], const LinearShape& shape, const Dealing& dealing,
                      const beat_t x[ROWS][CAPACITY / BEAT_BYTES], const float x_scale[ROWS], Sink& sink,
@@ -80,7 +84,7 @@ int64_t quant_linear(stream<beat_t> ports[PORTS], const LinearShape& shape, cons
     static_assert(CAPACITY % (2 * BEAT_BYTES) == 0, "a row must hold whole chunks of 32 inputs");
     static_assert(CAPACITY <= 133144, "127 * 127 * inputs must stay below 2^31");
     static_assert(GROUPS >= 1 && ROWS >= 1 && ROWS <= MAX_ROWS, "a column has groups, a step 1 to 32 rows");
-    beat_t scales[4][PORTS][SCALE_BEATS];  // a tile may fill while one works and another drains
+    beat_t scales[4][PORTS][2 * SCALE_BEATS];  // and biases; a tile may fill while one works and another drains
 #pragma HLS ARRAY_PARTITION variable=scales type=complete dim=0
     beat_t multipliers[PORTS];
 #pragma HLS ARRAY_PARTITION variable=multipliers type=complete dim=1
@@ -114,7 +118,7 @@ clock:
         const int fill_beats = fills ? filling.fill_beats(shape) : 0;
         if (step < fill_beats) {
             const int output = step - (fill_beats - 2 * shape.pairs(filling.tile));
-            const bool is_scale = filling.chunk == 0 && step < SCALE_BEATS;
+            const bool is_scale = filling.chunk == 0 && step < shape.head_beats();
         fill_port:
             for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
@@ -167,8 +171,13 @@ clock:
             if (dealing.index[row]) {
                 const beat_t& scale = scales[drain_tile % 4][port][pair / 2];
                 const int32_t* cell = accumulator[drain_tile % 2][port][pair][row];
-                const float y0 = (float)cell[0] * float_of(word_of(scale, pair % 2 * 2)) * x_scale[row];
-                const float y1 = (float)cell[1] * float_of(word_of(scale, pair % 2 * 2 + 1)) * x_scale[row];
+                float y0 = (float)cell[0] * float_of(word_of(scale, pair % 2 * 2)) * x_scale[row];
+                float y1 = (float)cell[1] * float_of(word_of(scale, pair % 2 * 2 + 1)) * x_scale[row];
+                if (shape.bias) {  // without, -0 stays -0
+                    const beat_t& bias = scales[drain_tile % 4][port][SCALE_BEATS + pair / 2];
+                    y0 = y0 + float_of(word_of(bias, pair % 2 * 2));
+                    y1 = y1 + float_of(word_of(bias, pair % 2 * 2 + 1));
+                }
                 sink(row, drain_tile * TILE_OUTPUTS + 2 * drain_item, y0, y1);
             }
             drain_item++;

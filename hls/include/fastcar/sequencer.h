@@ -12,6 +12,7 @@ namespace fastcar {
 struct Operation {
     int opcode;
     bool int4;
+    bool bias;
     int layer;
     int step;
     int position;
@@ -61,8 +62,8 @@ step:
 // not pipelined: a node is as long as its fetches
 #pragma HLS LOOP_TRIPCOUNT min=10 max=1024
             const Node& node = nodes[index];
-            const Operation operation = {(int)node.opcode, (node.flags & NODE_INT4) != 0, (int)node.layer, step,
-                                         position, node.eps};
+            const Operation operation = {(int)node.opcode, (node.flags & NODE_INT4) != 0,
+                                         (node.flags & NODE_BIAS) != 0, (int)node.layer, step, position, node.eps};
             if (node.opcode == NORM_MLP) computes = out.computes(node.layer);
             if (!is_mlp(node.opcode) || computes) {
                 const uint32_t beats = node.beats;

@@ -38,10 +38,10 @@ inline Status check_node(const Model& model, const Control& control, const Node&
     const bool in_layer = index >= 1 && index < 1 + (int)model.layers * LAYER_NODES;
     if (node.opcode != (uint32_t)expected_opcode(model, index)) return BAD_PROGRAM;
     if (node.layer != (in_layer ? (uint32_t)(index - 1) / LAYER_NODES : 0u)) return BAD_PROGRAM;
-    LinearShape shape = {0, 0, false};
-    if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false);
+    LinearShape shape = {0, 0, false, false};
+    if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false, false);
     if (node.inputs != (uint32_t)shape.inputs || node.outputs != (uint32_t)shape.outputs) return BAD_PROGRAM;
-    if (node.flags > NODE_INT4 || node.beats != (uint32_t)node_beats(model, node)) return BAD_PROGRAM;
+    if (node.flags > (NODE_INT4 | NODE_BIAS) || node.beats != (uint32_t)node_beats(model, node)) return BAD_PROGRAM;
     if ((uint64_t)node.address + (uint64_t)PORTS * node.beats > control.weight_beats) return BAD_WEIGHTS;
     return DONE;
 }

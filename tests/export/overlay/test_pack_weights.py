@@ -12,28 +12,33 @@ from fastcar.toolkit.numerics.weights import LinearWeights
 SHAPES = [(16, 8), (32, 32), (48, 40), (100, 48), (256, 64), (160, 9), (96, 33), (704, 256)]
 
 
-def random_linear(inputs: int, outputs: int, int4: bool, group: int = 32) -> LinearWeights:
+def random_linear(inputs: int, outputs: int, int4: bool, group: int = 32, bias: bool = False) -> LinearWeights:
     random = np.random.default_rng([inputs, outputs, int4])
     scale = random.uniform(0.001, 0.1, outputs).astype(np.float32)
+    added = random.normal(0, 1, outputs).astype(np.float32) if bias else None
     if not int4:
-        return LinearWeights(random.integers(-127, 128, (inputs, outputs)).astype(np.int8), scale)
+        return LinearWeights(random.integers(-127, 128, (inputs, outputs)).astype(np.int8), scale, bias=added)
     values = random.integers(-7, 8, (inputs, outputs)).astype(np.int8)
-    return LinearWeights(values, scale, random.integers(1, 19, (inputs // group, outputs)).astype(np.uint8))
+    return LinearWeights(values, scale, random.integers(1, 19, (inputs // group, outputs)).astype(np.uint8), added)
 
 
-def read_back(streams: np.ndarray, inputs: int, outputs: int, int4: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Expanded weights (inputs, outputs) and scales, by walking each port's beats one by one."""
+def read_back(
+    streams: np.ndarray, inputs: int, outputs: int, int4: bool, bias: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Expanded weights (inputs, outputs), scales and biases, by walking each port's beats one by one."""
     lanes = 32 if int4 else 16
     chunks = -(-inputs // lanes)
     weights = np.zeros((chunks * lanes, -(-outputs // 8) * 8), np.int64)
-    scales = np.zeros(weights.shape[1], np.float32)
+    scales, biases = np.zeros((2, weights.shape[1]), np.float32)
     for port in range(4):
         beats = iter(streams[port])
         for tile in range(-(-outputs // 32)):
             width = min(8, -(-(outputs - 32 * tile) // 8) * 2)
             first = 32 * tile + port * width
-            words = np.concatenate([next(beats), next(beats)]).view(np.float32)
-            scales[first : first + width] = words[:width]
+            for kept in (scales, biases) if bias else (scales,):
+                words = np.concatenate([next(beats), next(beats)]).view(np.float32)
+                kept[first : first + width] = words[:width]
+                assert not words[width:].any()
             for chunk in range(chunks):
                 if int4 and chunk % 2 == 0:
                     factors = next(beats)
@@ -47,32 +52,34 @@ def read_back(streams: np.ndarray, inputs: int, outputs: int, int4: bool) -> tup
                     else:
                         weights[rows, first + output] = beat.view(np.int8)
         assert next(beats, None) is None
-    return weights, scales
+    return weights, scales, biases
 
 
-@pytest.mark.parametrize("inputs, outputs", SHAPES)
-def test_int8_stream(inputs: int, outputs: int) -> None:
-    linear = random_linear(inputs, outputs, int4=False)
+def check_stream(linear: LinearWeights) -> None:
+    (inputs, outputs), int4, bias = linear.values.shape, linear.multiplier is not None, linear.bias is not None
     streams = pack_linear(linear)
-    assert streams.shape == (4, LinearPlan(inputs, outputs, False).port_beats, 16)
-    weights, scales = read_back(streams, inputs, outputs, int4=False)
-    assert np.array_equal(weights[:inputs, :outputs], linear.values)
-    assert not weights[inputs:].any() and not weights[:, outputs:].any()
-    assert np.array_equal(scales[:outputs], linear.scale)
-
-
-@pytest.mark.parametrize("inputs, outputs", [shape for shape in SHAPES if shape[0] % 32 == 0])
-@pytest.mark.parametrize("group", [32, 96])
-def test_int4_stream(inputs: int, outputs: int, group: int) -> None:
-    if inputs % group:
-        group = 32
-    linear = random_linear(inputs, outputs, int4=True, group=group)
-    streams = pack_linear(linear)
-    assert streams.shape == (4, LinearPlan(inputs, outputs, True).port_beats, 16)
-    weights, scales = read_back(streams, inputs, outputs, int4=True)
+    assert streams.shape == (4, LinearPlan(inputs, outputs, int4, bias).port_beats, 16)
+    weights, scales, biases = read_back(streams, inputs, outputs, int4, bias)
     assert np.array_equal(weights[:inputs, :outputs], linear.expanded())
     assert not weights[inputs:].any() and not weights[:, outputs:].any()
-    assert np.array_equal(scales[:outputs], linear.scale)
+    assert np.array_equal(scales[:outputs], linear.scale) and not scales[outputs:].any()
+    assert not bias or np.array_equal(biases[:outputs], linear.bias)
+    assert not biases[outputs:].any()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("inputs, outputs", SHAPES)
+def test_int8_stream(inputs: int, outputs: int, bias: bool) -> None:
+    check_stream(random_linear(inputs, outputs, int4=False, bias=bias))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("inputs, outputs", [shape for shape in SHAPES if shape[0] % 32 == 0])
+@pytest.mark.parametrize("group", [32, 96])
+def test_int4_stream(inputs: int, outputs: int, group: int, bias: bool) -> None:
+    if inputs % group:
+        group = 32
+    check_stream(random_linear(inputs, outputs, int4=True, group=group, bias=bias))
 
 
 def test_a_group_that_is_no_beat_is_refused() -> None:
@@ -98,8 +105,9 @@ def test_words_are_dealt_to_the_ports_beat_by_beat() -> None:
 
 
 def test_gate_and_up_alternate() -> None:
-    linear = random_linear(64, 48, int4=True)
+    linear = random_linear(64, 48, int4=True, bias=True)
     mixed = interleave_gate_up(linear)
     assert np.array_equal(mixed.expanded()[:, 0::2], linear.expanded()[:, :24])
     assert np.array_equal(mixed.expanded()[:, 1::2], linear.expanded()[:, 24:])
     assert np.array_equal(mixed.scale[1::2], linear.scale[24:])
+    assert np.array_equal(mixed.bias[0::2], linear.bias[:24]) and np.array_equal(mixed.bias[1::2], linear.bias[24:])
