@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -19,10 +20,12 @@ from ..program.packed import Packed
 from .manifest import Manifest, file_entry
 from .prompts import Prompts
 from .tensors import read_model
+from .text_prompts import TextPrompts
 
 __all__ = [
     "BACKBONE",
     "DECODER",
+    "DEPTH",
     "GOLDEN",
     "GOLDEN_NODES",
     "MANIFEST",
@@ -33,6 +36,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 BACKBONE = "backbone.onnx"
+DEPTH = "depth.onnx"  # of a model with a depth transformer
 WEIGHTS = "backbone.safetensors"
 DECODER = "decoder.onnx"
 TOKENIZER = "tokenizer.json"
@@ -94,17 +98,21 @@ class Bundle:
                 )
 
     @cached_property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> Prompts | TextPrompts:
         path = self.path / TOKENIZER
         try:
-            return Prompts.model_validate_json(path.read_text("utf-8"))
+            stored = json.loads(path.read_text("utf-8"))
+            kind = TextPrompts if isinstance(stored, dict) and "tokenizer" in stored else Prompts
+            return kind.model_validate(stored)
         except ValueError as error:
             raise BundleError(path, "not a prompt vocabulary", "the words of the model", "Export again.") from error
 
     def model(self) -> tuple[IntegerModel, dict[str, np.ndarray]]:
         """The integer model and every stored tensor, for the reference and for packing."""
         manifest = self.manifest
-        return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query)
+        return read_model(
+            self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query, manifest.depth
+        )
 
     def packed(self) -> Packed | None:
         """Program and weights for the overlay in the manifest; None if the bundle was not packed for one."""
@@ -112,6 +120,7 @@ class Bundle:
 
     def require_packed(self) -> Packed:
         """The same; BundleError if there is none, or it is not for the engine in the manifest as it is today."""
+        self.require_one_code()
         packed, engine = self.packed(), self.manifest.engine
         if packed is None or engine is None:
             raise BundleError(
@@ -125,6 +134,16 @@ class Bundle:
                 "Export it again.",
             )
         return packed
+
+    def require_one_code(self) -> None:
+        """BundleError for a model with a depth transformer, which no overlay runs."""
+        if self.manifest.depth is not None:
+            raise BundleError(
+                self.path,
+                "a model with a depth transformer",
+                "one that an overlay's engine runs, with one code a position",
+                "Use --backend onnxruntime or reference.",
+            )
 
     def archive(self, path: str | Path) -> Path:
         """Write the bundle as one file (an uncompressed zip: weights do not compress, and it can be mapped).
@@ -153,10 +172,11 @@ class Bundle:
                 raise BundleError(
                     self.path / MANIFEST, f"file name {name!r}", "names inside the bundle", "Export again."
                 )
-        missing = [name for name in REQUIRED if name not in self.manifest.files]
+        required = (*REQUIRED, *([DEPTH] if self.manifest.depth else []))
+        missing = [name for name in required if name not in self.manifest.files]
         if missing:
             raise BundleError(
-                self.path / MANIFEST, f"no entry for {missing[0]}", "all of " + ", ".join(REQUIRED), "Export again."
+                self.path / MANIFEST, f"no entry for {missing[0]}", "all of " + ", ".join(required), "Export again."
             )
 
 

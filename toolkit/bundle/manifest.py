@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from ..config import BackboneConfig, FrameLayout, Frozen
+from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_separators
 from ..errors import BundleError, UsageError
 from ..program.engine import EngineConfig
 from ..settings import SamplingSettings
@@ -30,6 +30,7 @@ class FileEntry(Frozen):
 class Manifest(Frozen):
     """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each.
 
+    ``depth``: of a model whose positions hold several codes; None: one code, an entry of the vocabulary.
     ``thresholds``: the bundle's default, a layer each (None: the layer never replays). ``record``: what was measured
     when the bundle was made. ``board``, ``overlay`` and its ``engine``: what the packing is for; None where only
     emulation is meant.
@@ -42,6 +43,7 @@ class Manifest(Frozen):
     name: str
     fastcar: str
     config: BackboneConfig
+    depth: DepthConfig | None = None
     frame_layout: FrameLayout
     frame_rate: float = Field(gt=0)
     recipe: dict[str, Any]
@@ -63,10 +65,14 @@ class Manifest(Frozen):
                 raise ValueError(f"{name} has {len(getattr(self, name))} values, the model {layers} layers")
         if not all(0 < unit < float("inf") for unit in self.tas_unit):
             raise ValueError("tas_unit holds a value that is not positive")
-        if layout.code_offset + layout.codes > self.config.vocab:
+        if self.depth is None and layout.code_offset + layout.codes > self.config.vocab:
             raise ValueError(
                 f"codes up to {layout.code_offset + layout.codes}, beyond the vocabulary of {self.config.vocab}"
             )
+        if self.depth is not None and layout.separators:
+            raise ValueError("separators between positions of several codes")
+        if wrong := check_separators(layout, self.config.vocab):
+            raise ValueError(wrong)
         return self
 
     @classmethod

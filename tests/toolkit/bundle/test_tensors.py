@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from random_models import random_model
+from random_models import config, random_model
 from safetensors.numpy import load_file
 
 from fastcar.export.backbone import write_graph
@@ -64,8 +64,9 @@ def assert_equal(found: Any, expected: Any, where: str = "model") -> None:
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("tas_query", ["post_rope", "pre_rope"])
-def test_a_model_is_read_as_it_was_written(tmp_path: Path, bits: int, tas_query: str):
-    model = random_model(bits, tas_query=tas_query)
+@pytest.mark.parametrize("biases", [{}, {"attention_bias": True}, {"mlp_bias": True}])
+def test_a_model_is_read_as_it_was_written(tmp_path: Path, bits: int, tas_query: str, biases: dict[str, bool]):
+    model = random_model(bits, shape=config(**biases), tas_query=tas_query)
     write_tensors(tmp_path / "w", model_tensors(model))
     found, tensors = read_model(tmp_path / "w", model.config, model.layout, tas_query)
     assert_equal(found, model)
@@ -85,9 +86,10 @@ def test_layers_of_a_large_file_are_read_when_asked_for(tmp_path: Path, bits: in
         layers[len(layers)]
 
 
+@pytest.mark.parametrize("biases", [{}, {"attention_bias": True}, {"mlp_bias": True}])
 @pytest.mark.parametrize("bits", [8, 4])
-def test_the_planned_tensors_are_those_of_the_model(bits: int):
-    model = random_model(bits)
+def test_the_planned_tensors_are_those_of_the_model(bits: int, biases: dict[str, bool]):
+    model = random_model(bits, shape=config(**biases))
     expected = {name: TensorSpec.of(array) for name, array in model_tensors(model).items()}
     assert planned_tensors(model.config, model.layout, model.layers[0].down.group_size) == expected
 
@@ -116,6 +118,14 @@ def test_every_tensor_is_aligned(tmp_path: Path):
     write_tensors(tmp_path / "w", tensors | {"d": np.zeros((0, 4), np.float32)})
     for name, place in stored_tensors(tmp_path / "w").items():
         assert place.offset % {"a": 1, "b": 8, "c": 2, "d": 4}[name] == 0
+
+
+@pytest.mark.parametrize(("stored", "said"), [({}, {"mlp_bias": True}), ({"attention_bias": True}, {})])
+def test_biases_are_those_the_config_says(tmp_path: Path, stored: dict[str, bool], said: dict[str, bool]):
+    model = random_model(shape=config(**stored))
+    write_tensors(tmp_path / "w", model_tensors(model))
+    with pytest.raises(BundleError, match=r"layers\.0\.\w+\.bias"):
+        read_model(tmp_path / "w", config(**said), model.layout, "post_rope")
 
 
 def test_four_bits_take_half_the_bytes(bundle_w8a8: Path, bundle_w4a8: Path):
