@@ -8,8 +8,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
-from brevitas import nn as qnn
-from brevitas.quant import Int8WeightPerChannelFloat
 from torch import nn
 
 from ..toolkit.errors import CheckpointError
@@ -19,16 +17,28 @@ from ..toolkit.numerics.decoder import (
     IntegerConv,
     IntegerDecoder,
 )
+from ..toolkit.numerics.vqgan import VqganDecoder
 from .car.tokenizer import Conv, Residual, Tokenizer
+from .kernels import int8_kernel
 from .lower.decoder import lower_decoder
+from .vqgan import FloatVqgan, quantize_vqgan
 
 __all__ = ["quantize_decoder", "write_decoder"]
 
 CODEBOOK_MAX = 127
 
 
+def quantize_decoder(
+    tokenizer: Tokenizer | FloatVqgan, calibration_codes: torch.Tensor | None = None
+) -> IntegerDecoder | VqganDecoder:
+    """Of a convolutional tokenizer, by ``calibration_codes``; of a VQGAN, which scales each frame by itself."""
+    if isinstance(tokenizer, FloatVqgan):
+        return quantize_vqgan(tokenizer)
+    return _quantize_convolutional(tokenizer, calibration_codes)
+
+
 @torch.no_grad()
-def quantize_decoder(tokenizer: Tokenizer, calibration_codes: torch.Tensor) -> IntegerDecoder:
+def _quantize_convolutional(tokenizer: Tokenizer, calibration_codes: torch.Tensor) -> IntegerDecoder:
     """``calibration_codes`` (frames, height, width) int64 set the activation scales: running maxima, nothing is kept.
 
     CheckpointError if the stages do not end in a convolution to RGB or one before it has no ReLU, or if a channel's
@@ -82,15 +92,8 @@ def _stage(stage: nn.Module, scale: float, peaks: tuple[float, ...], last: bool)
 
 
 def _conv(conv: Conv, input_scale: float) -> IntegerConv:
-    quantized = qnn.QuantConv2d(
-        conv.in_channels, conv.out_channels, conv.kernel_size, bias=False, weight_quant=Int8WeightPerChannelFloat
-    )
-    quantized.weight.data.copy_(conv.weight)
-    weight = quantized.quant_weight()
-    factor = weight.scale.flatten().double().numpy() * input_scale
-    return IntegerConv(
-        weight.int().to(torch.int8).numpy(), factor.astype(np.float32), conv.bias.numpy().astype(np.float32)
-    )
+    weight, scale = int8_kernel(conv.weight)
+    return IntegerConv(weight, (scale * input_scale).astype(np.float32), conv.bias.numpy().astype(np.float32))
 
 
 def _peaks(tokenizer: Tokenizer, codes: torch.Tensor, batch: int = 32) -> dict[int, tuple[float, ...]]:

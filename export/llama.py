@@ -48,10 +48,10 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         inner, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-        self.q_proj = nn.Linear(config.hidden, inner, bias=False)
-        self.k_proj = nn.Linear(config.hidden, kv, bias=False)
-        self.v_proj = nn.Linear(config.hidden, kv, bias=False)
-        self.o_proj = nn.Linear(inner, config.hidden, bias=False)
+        self.q_proj = nn.Linear(config.hidden, inner, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden, kv, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden, kv, bias=config.attention_bias)
+        self.o_proj = nn.Linear(inner, config.hidden, bias=config.attention_bias)
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
@@ -75,9 +75,9 @@ class MLP(nn.Module):
 
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden, config.mlp, bias=False)
-        self.up_proj = nn.Linear(config.hidden, config.mlp, bias=False)
-        self.down_proj = nn.Linear(config.mlp, config.hidden, bias=False)
+        self.gate_proj = nn.Linear(config.hidden, config.mlp, bias=config.mlp_bias)
+        self.up_proj = nn.Linear(config.hidden, config.mlp, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(config.mlp, config.hidden, bias=config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))

@@ -19,16 +19,19 @@ Operand = ir.Value | np.ndarray | np.generic
 
 
 class Body:
-    """``op("Add", x, y)`` appends a node and returns its output; NumPy operands become constants."""
+    """``op("Add", x, y)`` appends a node and returns its output; NumPy operands become constants.
 
-    def __init__(self, domain: str = "") -> None:
+    ``prefix``: of the names of a subgraph's nodes, which the graph around it must not have.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
         self.tape = Tape()
-        self.domain = domain
+        self.prefix = prefix
         self._serial = 0
 
     def __call__(self, op: str, *inputs: Operand | None, outputs: int = 1, **attributes: Any) -> Any:
         values = [self._value(x) for x in inputs]
-        name = f"{op}_{self._next()}"
+        name = f"{self.prefix}{op}_{self._next()}"
         return self._append(op, values, outputs, "", name, attributes)
 
     def call(self, function: str, *inputs: ir.Value, outputs: int = 1, name: str) -> Any:
@@ -52,6 +55,10 @@ class Body:
         flat = self("GatherElements", table, self.reshape(index, -1), axis=0)
         return self("Reshape", flat, shape)
 
+    def constant(self, value: np.ndarray | np.generic) -> ir.Value:
+        name = f"{self.prefix}constant_{self._next()}"
+        return self._append("Constant", [], 1, "", name, {"value": ir.tensor(np.asarray(value), name=name)})
+
     def _append(
         self, op: str, values: list[ir.Value | None], outputs: int, domain: str, name: str, attributes: dict[str, Any]
     ) -> Any:
@@ -61,10 +68,7 @@ class Body:
         return made[0] if outputs == 1 else tuple(made)
 
     def _value(self, operand: Operand | None) -> ir.Value | None:
-        if operand is None or isinstance(operand, ir.Value):
-            return operand
-        name = f"constant_{self._next()}"
-        return self._append("Constant", [], 1, "", name, {"value": ir.tensor(np.asarray(operand), name=name)})
+        return operand if operand is None or isinstance(operand, ir.Value) else self.constant(operand)
 
     def _next(self) -> int:
         self._serial += 1

@@ -11,12 +11,19 @@ from ...toolkit.numerics.decoder import (
     IntegerConv,
     IntegerDecoder,
 )
+from ...toolkit.numerics.vqgan import VqganDecoder
 from .body import IR_VERSION, OPSET, Body
+from .vqgan import lower_vqgan
 
 __all__ = ["lower_decoder"]
 
 
-def lower_decoder(decoder: IntegerDecoder) -> ir.Model:
+def lower_decoder(decoder: IntegerDecoder | VqganDecoder) -> ir.Model:
+    """Input codes int64, output frames uint8; their shapes are told by the function of each kind of decoder."""
+    return lower_vqgan(decoder) if isinstance(decoder, VqganDecoder) else _lower_convolutional(decoder)
+
+
+def _lower_convolutional(decoder: IntegerDecoder) -> ir.Model:
     """Input codes int64 (frames, height, width); output frames uint8 (frames, height', width', 3).
 
     Integers travel in float32; see ``numerics.decoder`` for why the convolutions are exact in it.

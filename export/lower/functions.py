@@ -7,33 +7,53 @@ from functools import partial
 
 import onnx_ir as ir
 
-from ...toolkit.config import BackboneConfig
-from . import attention, linear, mlp, norm, rope, sampling, tas
+from ...toolkit.config import BackboneConfig, DepthConfig
+from . import attention, code_embedding, gelu, linear, mlp, norm, rope, sampling, tas
 from .body import Body, Library
 
-__all__ = ["LinearForm", "define_functions"]
+__all__ = [
+    "ATTENTION_INPUTS",
+    "LinearForm",
+    "define_code_embedding",
+    "define_functions",
+    "define_linear",
+    "define_sample",
+]
+
+ATTENTION_INPUTS = ("q", "k", "v", "k_cache", "v_cache", "mask", "exponent", "v_scale")
+ATTENTION_INPUTS += ("table", "table_high", "table_low")
 
 
 class LinearForm:
-    """How one linear layer's weights are stored: 8 bit, or 4 bit with a group size."""
+    """How one linear layer's weights are stored: 8 bit, or 4 bit with a group size; with a bias or without."""
 
-    def __init__(self, group_size: int | None) -> None:
+    def __init__(self, group_size: int | None, bias: bool = False) -> None:
         self.group_size = group_size
-        self.parts = ("weight", "scale") if group_size is None else ("weight", "multiplier", "scale")
-        self.function = "QuantLinear" if group_size is None else f"QuantLinearInt4G{group_size}"
+        parts = ("weight", "scale") if group_size is None else ("weight", "multiplier", "scale")
+        self.parts = (*parts, "bias") if bias else parts
+        storage = "" if group_size is None else f"Int4G{group_size}"
+        self.function = f"QuantLinear{storage}{'Bias' if bias else ''}"
 
     def emit(self, op: Body, values: ir.Value, row_scale: ir.Value, weights: Sequence[ir.Value]) -> ir.Value:
         if self.group_size is None:
             return linear.quant_linear(op, values, row_scale, *weights)
-        weight, multiplier, scale = weights
+        weight, multiplier, *scale_and_bias = weights
         expanded = linear.expand_int4(op, weight, multiplier, self.group_size)
-        return linear.quant_linear(op, values, row_scale, expanded, scale)
+        return linear.quant_linear(op, values, row_scale, expanded, *scale_and_bias)
 
 
 def define_functions(
-    config: BackboneConfig, codes: int, forms: dict[str, LinearForm], *, pre_rope: bool
+    config: BackboneConfig,
+    codes: int,
+    forms: dict[str, LinearForm],
+    *,
+    pre_rope: bool,
+    depth: DepthConfig | None = None,
 ) -> dict[str, ir.Function]:
-    """All functions a model of this shape calls. ``forms`` by linear layer: qkv, output, gate_up, down, head."""
+    """All functions a backbone of this shape calls.
+
+    ``forms`` by linear layer: qkv, output, gate_up, down and head, or with a depth transformer projector.N.
+    """
     library = Library()
     _define_linears(library, config, forms)
     q_parts = ["q", "k", "v", *(["q_before_rotation"] if pre_rope else [])]
@@ -61,7 +81,7 @@ def define_functions(
     library.define(
         "Attention",
         partial(attention.attention, config=config),
-        ["q", "k", "v", "k_cache", "v_cache", "mask", "exponent", "v_scale", "table", "table_high", "table_low"],
+        ATTENTION_INPUTS,
         ["y"],
         "Attention over the cached positions and the current one, exact in integers up to one division.",
     )
@@ -72,13 +92,10 @@ def define_functions(
         ["used", "to_cache"],
         "RMSNorm and SwiGLU MLP of the rows that compute; cached outputs for the rows that replay.",
     )
-    library.define(
-        "Sample",
-        partial(sampling.sample, codes=codes),
-        ["logits", "uniform", "inverse_temperature", "top_k", "top_p", "table"],
-        ["code"],
-        "Temperature, top-k and top-p sampling decided by integers.",
-    )
+    if depth is not None:
+        define_code_embedding(library, depth, codes, config.hidden)
+        return library.functions
+    define_sample(library, codes)
     return library.functions
 
 
@@ -86,14 +103,31 @@ def _define_linears(library: Library, config: BackboneConfig, forms: dict[str, L
     norm_emit = partial(norm.rms_norm, eps=config.norm_eps, hidden=config.hidden)
     library.define("RMSNorm", norm_emit, ["x", "gain"], ["values", "scale"], "RMSNorm with int8 output.")
     library.define("QuantizeRows", linear.quantize_rows, ["x"], ["values", "scale"], "Dynamic int8 rows.")
-    for form in {form.function: form for name, form in forms.items() if name in ("qkv", "output", "head")}.values():
-        library.define(
-            form.function,
-            lambda op, values, scale, *weights, form=form: form.emit(op, values, scale, weights),
-            ["values", "row_scale", *form.parts],
-            ["y"],
-            "Integer linear layer; activations uint8 with zero point 128.",
-        )
+    called = [form for name, form in forms.items() if name in ("qkv", "output", "head") or name.startswith("projector")]
+    for form in {form.function: form for form in called}.values():
+        define_linear(library, form)
+
+
+def define_code_embedding(library: Library, config: DepthConfig, codes: int, width: int) -> None:
+    """What turns codes into what the backbone reads; ``width``: of the GELU in the projector."""
+    library.define(
+        "CodeEmbedding",
+        partial(code_embedding.code_embedding, codes=codes, config=config),
+        ["code", "index", "codebook"],
+        ["y"],
+        "The embedding of one residual code of each row.",
+    )
+    library.define("GELU", partial(gelu.gelu, width=width), ["x", "table"], ["y"], "x * Phi(x), Phi from a table.")
+
+
+def define_linear(library: Library, form: LinearForm) -> None:
+    library.define(
+        form.function,
+        lambda op, values, scale, *weights: form.emit(op, values, scale, weights),
+        ["values", "row_scale", *form.parts],
+        ["y"],
+        "Integer linear layer; activations uint8 with zero point 128.",
+    )
 
 
 def _mlp_parts(forms: dict[str, LinearForm]) -> list[str]:
@@ -104,3 +138,13 @@ def _mlp_linear(forms: dict[str, LinearForm]) -> mlp.Linear:
     if forms["gate_up"].function != forms["down"].function:
         raise ValueError("gate_up and down are stored differently; ReplayMLP expects one form for both")
     return forms["down"].emit
+
+
+def define_sample(library: Library, codes: int) -> None:
+    library.define(
+        "Sample",
+        partial(sampling.sample, codes=codes),
+        ["logits", "uniform", "inverse_temperature", "top_k", "top_p", "table"],
+        ["code"],
+        "Temperature, top-k and top-p sampling decided by integers.",
+    )

@@ -41,7 +41,10 @@ def expand_int4(op: Body, values: ir.Value, multiplier: ir.Value, group_size: in
     return to_uint8(op, op("Reshape", op("Mul", grouped, factor), flat))
 
 
-def quant_linear(op: Body, values: ir.Value, row_scale: ir.Value, weight: ir.Value, scale: ir.Value) -> ir.Value:
+def quant_linear(
+    op: Body, values: ir.Value, row_scale: ir.Value, weight: ir.Value, scale: ir.Value, bias: ir.Value | None = None
+) -> ir.Value:
     """uint8 (rows, in) x uint8 (in, out) -> float32 (rows, out)."""
     accumulator = op("MatMulInteger", values, weight, ZERO_POINT, ZERO_POINT)
-    return op("Mul", op("Mul", op.cast(accumulator, ir.DataType.FLOAT), scale), row_scale)
+    y = op("Mul", op("Mul", op.cast(accumulator, ir.DataType.FLOAT), scale), row_scale)
+    return y if bias is None else op("Add", y, bias)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from ...toolkit.config import BackboneConfig, FrameLayout
+from ...toolkit.config import BackboneConfig, FrameLayout, check_separators
 from ...toolkit.errors import CheckpointError, UsageError
+from ...toolkit.numerics.depth import TEXT
 from ..llama import Llama
 from ..source import BackboneSource
 from .recipes import Recipe
@@ -30,7 +31,8 @@ def check_before_quantizing(
     What takes no time comes first. ``advance(done, total)``: weights looked through.
     """
     check_groups(source.config, recipe)
-    check_codes(source.config, layout)
+    if tokens.dim() == 2:  # else codes are no entries of the vocabulary
+        check_codes(source.config, layout)
     check_tokens(source.config, layout, tokens)
     source.check(advance)
 
@@ -92,15 +94,19 @@ def check_codes(config: BackboneConfig, layout: FrameLayout) -> None:
             f"entries below the vocabulary's {config.vocab}",
             "Correct code_offset or codes in the configuration.",
         )
+    if wrong := check_separators(layout, config.vocab):
+        expected = f"entries below the vocabulary's {config.vocab}"
+        raise CheckpointError("frame layout", wrong, expected, "Correct before_frame, after_row or after_frame.")
 
 
 def check_tokens(config: BackboneConfig, layout: FrameLayout, tokens: torch.Tensor) -> None:
     shape, most = tuple(tokens.shape), layout.positions
-    if tokens.dim() != 2 or not tokens.numel() or shape[1] > most:
+    if tokens.dim() not in (2, 3) or not tokens.numel() or shape[1] > most:
         raise UsageError(
             "calibration tokens", f"shape {shape}", f"(clips, positions) with 1..{most} positions", "Give whole clips."
         )
-    low, high = int(tokens.min()), int(tokens.max())
+    words = tokens if tokens.dim() == 2 else tokens[..., 0][tokens[..., 0] != TEXT]
+    low, high = int(words.min()), int(words.max())
     if low < 0 or high >= config.vocab:
         raise UsageError(
             "calibration tokens",

@@ -2,7 +2,8 @@
 
     (x / s) (s W) = x W,   s[j] = max|x[j]|^alpha / max|W[:, j]|^(1 - alpha)      (arXiv 2211.10438, eq. 4)
 
-1 / s is folded into what produces x: a norm gain, the up projection, the value projection.
+1 / s is folded into what produces x: a norm gain, the up projection, the value projection; their biases too. A bias of
+what reads x stays.
 """
 
 from __future__ import annotations
@@ -43,11 +44,17 @@ def equalize(layer: DecoderLayer, peaks: LayerPeaks, options: Equalization) -> N
         _equalize_norm(layer.post_attention_layernorm, projections, peaks.inputs["mlp.gate_proj"], options.norm)
     if options.down:
         scale = equalization_scale(peaks.inputs["mlp.down_proj"], [mlp.down_proj.weight], options.down)
-        mlp.up_proj.weight.div_(scale[:, None])
+        _divide_outputs(mlp.up_proj, scale)
         mlp.down_proj.weight.mul_(scale)
     if options.value:
         scale = _equalize_value(attention, peaks.inputs["self_attn.o_proj"], options.value)
         peaks.v.div_(scale.view_as(peaks.v))
+
+
+def _divide_outputs(linear: nn.Linear, scale: torch.Tensor) -> None:
+    linear.weight.div_(scale[:, None])
+    if linear.bias is not None:
+        linear.bias.div_(scale)
 
 
 def _equalize_norm(norm: nn.Module, readers: list[nn.Linear], peak: torch.Tensor, alpha: float) -> None:
@@ -64,7 +71,7 @@ def _equalize_value(attention: nn.Module, peak: torch.Tensor, alpha: float) -> t
     shared_peak = peak.view(shape).amax(dim=1).flatten()
     columns = attention.o_proj.weight.view(-1, *shape).movedim(2, 1).reshape(-1, shared_peak.numel())
     scale = equalization_scale(shared_peak, [columns], alpha)
-    attention.v_proj.weight.div_(scale[:, None])
+    _divide_outputs(attention.v_proj, scale)
     repeated = scale.view(config.kv_heads, 1, config.head_dim).expand(shape)
     attention.o_proj.weight.mul_(repeated.flatten())
     return scale

@@ -27,17 +27,19 @@ def linear_weights(*layers: QuantLinear) -> LinearWeights:
         values=np.concatenate([part.values for part in parts], axis=1),
         scale=np.concatenate([part.scale for part in parts]),
         multiplier=None if first.multiplier is None else np.concatenate([part.multiplier for part in parts], axis=1),
+        bias=None if first.bias is None else np.concatenate([part.bias for part in parts]),
     )
 
 
 def _one_linear(layer: QuantLinear) -> LinearWeights:
     quantized = layer.quant_weight()
     values = np.ascontiguousarray(quantized.int().numpy().astype(np.int8).T)
+    bias = None if layer.bias is None else layer.bias.numpy().copy()
     scaling = layer.weight_quant.tensor_quant.scaling_impl
     if not isinstance(scaling, TwoLevelScaling):
-        return LinearWeights(values, quantized.scale.flatten().numpy())
+        return LinearWeights(values, quantized.scale.flatten().numpy(), bias=bias)
     multiplier = scaling.multiplier.squeeze(-1).numpy().T.astype(np.uint8)
-    return LinearWeights(values, scaling.channel_scale.flatten().numpy(), np.ascontiguousarray(multiplier))
+    return LinearWeights(values, scaling.channel_scale.flatten().numpy(), np.ascontiguousarray(multiplier), bias)
 
 
 @torch.no_grad()

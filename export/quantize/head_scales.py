@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["HeadScales", "head_scales", "value_scales"]
+__all__ = ["HeadScales", "head_scales", "query_key_scales", "value_scales"]
 
 LEVEL_MAX = 127
 MULTIPLIER_MAX = 127
@@ -41,6 +41,11 @@ def head_scales(q_peak: np.ndarray, k_peak: np.ndarray) -> HeadScales:
     multiplier = np.clip(np.ceil(product / tas_scale), 1, MULTIPLIER_MAX)
     q_scale = (multiplier * tas_scale / k_of_head).astype(np.float32)
     return HeadScales(q_scale, k_scale, multiplier.astype(np.int32), tas_scale)
+
+
+def query_key_scales(peak: np.ndarray) -> np.ndarray:
+    """(heads,) float32 from the largest |q| or |k| (heads,) seen in calibration, where there is no TAS of them."""
+    return _scale(peak, QK_SCALE_FLOOR).astype(np.float32)
 
 
 def value_scales(v_peak: np.ndarray) -> np.ndarray:

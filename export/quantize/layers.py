@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,14 @@ import torch
 from torch.nn import functional as F
 
 from ...toolkit.config import FrameLayout
+from ...toolkit.numerics.depth import TEXT
 from ...toolkit.numerics.weights import LayerWeights, LinearWeights
+from ..depth import CodeEmbedding, DepthTransformer
 from ..llama import rotary_tables
 from ..source import BackboneSource
 from .activations import Activations
 from .calibrate import fix_head_scales, silent_heads
+from .depth import QuantizedDepth, quantize_depth
 from .equalize import equalize
 from .evaluate import predicted_codes, summed_nats
 from .extract import layer_weights, linear_weights
@@ -27,6 +31,7 @@ from .report import zero_outputs
 __all__ = ["LayerQuantizer", "QuantizedHead", "QuantizedLayer"]
 
 Layer = Callable[[torch.Tensor], torch.Tensor]
+DEPTH_POSITIONS = 512  # that calibrate a depth transformer: maxima of few heads
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ class LayerQuantizer:
 
     ``calibration``, ``held_out`` (clips, positions) int64; of the first the recipe's number of clips is used. After
     ``begin`` (or a process that had got as far) ``layer`` is called for 0, 1, ... and ``drop`` behind each; then
-    ``head``. No activation is held beyond its batch, and of the model no more than one layer.
+    ``head``, or ``depth`` of a model with a depth transformer, whose codes are embedded by ``codes``. No activation is
+    held beyond its batch, and of the backbone no more than one layer.
     """
 
     def __init__(
@@ -66,9 +72,10 @@ class LayerQuantizer:
         held_out: torch.Tensor | None,
         folder: Path,
         tas_query: str = "post_rope",
+        codes: CodeEmbedding | None = None,
     ) -> None:
         self.source, self.layout, self.recipe, self.tas_query = source, layout, recipe, tas_query
-        self.held_out = held_out
+        self.held_out, self.codes = held_out, codes
         self.tokens = {"calibration": calibration[: recipe.calibration_clips]}
         if recipe.method == "gptq":  # what a layer gets from the quantized ones before it
             self.tokens["calibration-quantized"] = self.tokens["calibration"]
@@ -86,11 +93,18 @@ class LayerQuantizer:
         halves = embedding.half()
         for name, states in self.states.items():
             table = halves if name.endswith("quantized") else embedding
-            states.begin(self.tokens[name], lambda tokens, table=table: F.embedding(tokens, table))
+            states.begin(self.tokens[name], lambda tokens, table=table: self._embed(tokens, table))
+
+    def _embed(self, tokens: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        if self.codes is None:
+            return F.embedding(tokens, table)
+        text, codes = tokens[..., 0], tokens[..., 1:].clamp(min=0)
+        return torch.where(text[..., None] == TEXT, self.codes(codes), F.embedding(text.clamp(min=0), table))
 
     @torch.no_grad()
     def layer(self, index: int) -> QuantizedLayer:
         """CheckpointError or UsageError if the layer cannot be read."""
+        gc.collect()  # the modules of the layer before refer to each other, and hold its weights
         layer, peaks = self.source.layer(index), LayerPeaks()
         self._advance("calibration", index, lambda x: peaks.run(layer, x, *self._turn(x)))
         self._advance("held-out", index, lambda x: layer(x, *self._turn(x)))
@@ -127,6 +141,21 @@ class LayerQuantizer:
             entropies = self._cross_entropy("held-out", lambda x: F.linear(module.norm(x), weight))
             entropies = entropies, self._cross_entropy("held-out-quantized", module)
         return QuantizedHead(linear, gain, module, zero_outputs("head", linear), entropies)
+
+    @torch.no_grad()
+    def depth(self, transformer: DepthTransformer, progress: Callable[[int, int], None]) -> QuantizedDepth:
+        """In place of ``head``: calibrated on some positions of the float model's last states."""
+        states, tokens = self.states["calibration"], self.tokens["calibration"]
+        hidden, codes = [], []
+        for x, read in zip(states.batches(self.source.config.layers), tokens.split(states.batch), strict=True):
+            known = read[:, 1:, 1:]  # those after each position but the last
+            predicting = known[..., 0] != TEXT
+            hidden.append(x[:, :-1][predicting])
+            codes.append(known[predicting])
+        hidden, codes = torch.cat(hidden), torch.cat(codes)
+        spread = slice(None, None, -(-len(hidden) // DEPTH_POSITIONS))
+        normed = F.rms_norm(hidden[spread], hidden.shape[1:], self.source.final_gain(), self.source.config.norm_eps)
+        return quantize_depth(transformer, self.codes, self.recipe, normed, codes[spread], progress)
 
     def _cross_entropy(self, name: str, head: Layer) -> float:
         """Nats a code."""

@@ -17,14 +17,14 @@ from .activation_quantizers import Int8DynamicActPerRow, Int8StaticActPerHead
 from .recipes import Recipe
 from .weight_quantizers import Int8WeightPerOutputChannel, weight_quantizer
 
-__all__ = ["QuantAttention", "QuantDecoderLayer", "QuantHead", "QuantLlama", "QuantMLP"]
+__all__ = ["QuantAttention", "QuantDecoderLayer", "QuantHead", "QuantLlama", "QuantMLP", "UnfilledLinear"]
 
 
-class _Linear(QuantLinear):
-    """Without first weights of its own: it takes over those of a float layer."""
+class UnfilledLinear(QuantLinear):
+    """Without first weights of its own: it takes over those of a float layer. A bias stays in binary32."""
 
-    def __init__(self, inputs: int, outputs: int, weight_quant: type) -> None:
-        super().__init__(inputs, outputs, bias=False, weight_quant=weight_quant)
+    def __init__(self, inputs: int, outputs: int, weight_quant: type, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias, weight_quant=weight_quant)
 
     def reset_parameters(self) -> None:
         """Random numbers for a layer of a large model take as long as its quantization."""
@@ -42,14 +42,14 @@ class QuantAttention(nn.Module):
         self.head_dim = config.head_dim
         inner, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
         self.input_quant = _row_quantizer()
-        self.q_proj = _Linear(config.hidden, inner, weight_quant)
-        self.k_proj = _Linear(config.hidden, kv, weight_quant)
-        self.v_proj = _Linear(config.hidden, kv, weight_quant)
+        self.q_proj = UnfilledLinear(config.hidden, inner, weight_quant, config.attention_bias)
+        self.k_proj = UnfilledLinear(config.hidden, kv, weight_quant, config.attention_bias)
+        self.v_proj = UnfilledLinear(config.hidden, kv, weight_quant, config.attention_bias)
         self.q_quant = QuantIdentity(act_quant=Int8StaticActPerHead, heads=config.heads)
         self.k_quant = QuantIdentity(act_quant=Int8StaticActPerHead, heads=config.kv_heads)
         self.v_quant = QuantIdentity(act_quant=Int8StaticActPerHead, heads=config.kv_heads)
         self.mixed_quant = _row_quantizer()
-        self.o_proj = _Linear(inner, config.hidden, weight_quant)
+        self.o_proj = UnfilledLinear(inner, config.hidden, weight_quant, config.attention_bias)
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -69,10 +69,10 @@ class QuantMLP(nn.Module):
     def __init__(self, config: BackboneConfig, weight_quant: type) -> None:
         super().__init__()
         self.input_quant = _row_quantizer()
-        self.gate_proj = _Linear(config.hidden, config.mlp, weight_quant)
-        self.up_proj = _Linear(config.hidden, config.mlp, weight_quant)
+        self.gate_proj = UnfilledLinear(config.hidden, config.mlp, weight_quant, config.mlp_bias)
+        self.up_proj = UnfilledLinear(config.hidden, config.mlp, weight_quant, config.mlp_bias)
         self.activated_quant = _row_quantizer()
-        self.down_proj = _Linear(config.mlp, config.hidden, weight_quant)
+        self.down_proj = UnfilledLinear(config.mlp, config.hidden, weight_quant, config.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.input_quant(x)
@@ -107,7 +107,7 @@ class QuantHead(nn.Module):
         super().__init__()
         self.norm = RMSNorm(config.hidden, config.norm_eps)
         self.input_quant = _row_quantizer()
-        self.linear = _Linear(config.hidden, len(weight), Int8WeightPerOutputChannel)
+        self.linear = UnfilledLinear(config.hidden, len(weight), Int8WeightPerOutputChannel)
         self.norm.weight.data, self.linear.weight.data = gain, weight
         self.eval().requires_grad_(False)
 

@@ -218,7 +218,7 @@ def test_stages_that_the_integers_do_not_cover_are_refused(calibration: torch.Te
 def test_the_bundle_holds_the_decoder_of_the_checkpoint(
     car_like: Path, bundle_w8a8: Path, calibration: torch.Tensor, tmp_path: Path
 ):
-    made = quantize_decoder(load_model(car_like).tokenizer, calibration)
+    made = quantize_decoder(load_model(car_like).pictures(), calibration)
     write_decoder(tmp_path / DECODER, made)
     assert (tmp_path / DECODER).read_bytes() == (bundle_w8a8 / DECODER).read_bytes()
     codes = codes_of((LAYOUT.frames, *LAYOUT.grid))

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+import itertools
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
+from fastcar.export.lower.depth import lower_depth
 from fastcar.export.lower.graph import lower_backbone
 from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
-from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend
+from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend, next_read
 from fastcar.toolkit.backends.reference import ReferenceBackend
 from fastcar.toolkit.bundle.tensor_file import stored_tensors, write_tensors
 from fastcar.toolkit.bundle.tensors import model_tensors
-from fastcar.toolkit.config import BackboneConfig, FrameLayout
+from fastcar.toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from fastcar.toolkit.numerics.rope import rotary_tables
 from fastcar.toolkit.numerics.tas import NEVER
-from fastcar.toolkit.numerics.weights import IntegerModel, LayerWeights, LinearWeights
+from fastcar.toolkit.numerics.weights import (
+    DepthBlockWeights,
+    DepthWeights,
+    IntegerModel,
+    LayerWeights,
+    LinearWeights,
+)
 from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 
 PROMPT, CODES = 3, 37
@@ -34,7 +42,14 @@ def layout(**changes: object) -> FrameLayout:
     return FrameLayout(**(sizes | changes))
 
 
-def random_linear(rng: np.random.Generator, inputs: int, outputs: int, group: int | None = None) -> LinearWeights:
+def depth_config(**changes: object) -> DepthConfig:
+    sizes = {"hidden": 28, "layers": 2, "heads": 4, "mlp": 60, "codes_per_position": 3, "code_dim": 12}
+    return DepthConfig(**(sizes | {"projector_layers": 2} | changes))
+
+
+def random_linear(
+    rng: np.random.Generator, inputs: int, outputs: int, group: int | None = None, bias: bool = False
+) -> LinearWeights:
     """Weights whose products with unit activations have about unit size."""
     if group is None:
         values, multiplier, deviation = rng.integers(-127, 128, (inputs, outputs)), None, 73.0
@@ -42,7 +57,8 @@ def random_linear(rng: np.random.Generator, inputs: int, outputs: int, group: in
         values = rng.integers(-7, 8, (inputs, outputs))
         multiplier, deviation = rng.integers(1, 19, (inputs // group, outputs)).astype(np.uint8), 47.0
     scale = rng.uniform(0.75, 1.25, outputs) / (deviation * np.sqrt(inputs))
-    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier)
+    shift = rng.normal(0, 0.3, outputs).astype(np.float32) if bias else None
+    return LinearWeights(values.astype(np.int8), scale.astype(np.float32), multiplier, shift)
 
 
 def random_layer(rng: np.random.Generator, shape: BackboneConfig, groups: dict[str, int]) -> LayerWeights:
@@ -52,7 +68,7 @@ def random_layer(rng: np.random.Generator, shape: BackboneConfig, groups: dict[s
     k_scale = rng.uniform(0.045, 0.055, kv).astype(np.float32)
     tas_scale = 0.05 * 0.05 / 100
     q_scale = (multiplier * tas_scale / np.repeat(k_scale, heads // kv)).astype(np.float32)
-    make = lambda name, inputs, outputs: random_linear(rng, inputs, outputs, groups.get(name))
+    make = lambda name, inputs, outputs: random_linear(rng, inputs, outputs, groups.get(name), shape.has_bias(name))
     return LayerWeights(
         attention_gain=rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32),
         qkv=make("qkv", shape.hidden, (heads + 2 * kv) * shape.head_dim),
@@ -66,6 +82,49 @@ def random_layer(rng: np.random.Generator, shape: BackboneConfig, groups: dict[s
         gate_up=make("gate_up", shape.hidden, 2 * shape.mlp),
         down=make("down", shape.mlp, shape.hidden),
     )
+
+
+def random_depth_block(rng: np.random.Generator, shape: DepthConfig, group: int | None) -> DepthBlockWeights:
+    hidden = shape.hidden
+    make = lambda inputs, outputs: random_linear(rng, inputs, outputs, group, bias=True)
+    gain = lambda: rng.uniform(0.5, 1.5, hidden).astype(np.float32)
+    bias = lambda: rng.normal(0, 0.2, hidden).astype(np.float32)
+    scales = {f"{part}_scale": rng.uniform(0.02, 0.04, shape.heads).astype(np.float32) for part in "qkv"}
+    linears = {"qkv": make(hidden, 3 * hidden), "output": make(hidden, hidden)}
+    linears |= {"fc1": make(hidden, shape.mlp), "fc2": make(shape.mlp, hidden)}
+    return DepthBlockWeights(gain(), bias(), mlp_gain=gain(), mlp_bias=bias(), **linears, **scales)
+
+
+def random_depth(
+    hidden: int, codes: int, shape: DepthConfig | None = None, group: int | None = None, seed: int = 0
+) -> DepthWeights:
+    """For a backbone of ``hidden``; ``group``: of the blocks' 4-bit weights, None for 8 bits."""
+    rng, shape = np.random.default_rng([seed, 1]), shape or depth_config()
+    books = 1 if shape.shared_codebook else shape.codes_per_position
+    widths = (shape.code_dim, *[hidden] * shape.projector_layers)
+    eight = lambda inputs, outputs: random_linear(rng, inputs, outputs, bias=True)
+    return DepthWeights(
+        config=shape,
+        codebook=rng.normal(0, 1, (books, codes, shape.code_dim)).astype(np.float16),
+        projector=tuple(eight(*pair) for pair in itertools.pairwise(widths)),
+        in_mlp_1=eight(shape.code_dim, shape.hidden),
+        in_mlp_2=eight(hidden, shape.hidden),
+        pos_emb=rng.normal(0, 0.5, (shape.codes_per_position, shape.hidden)).astype(np.float32),
+        blocks=tuple(random_depth_block(rng, shape, group) for _ in range(shape.layers)),
+        classifier_gain=rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32),
+        classifier_bias=rng.normal(0, 0.2, shape.hidden).astype(np.float32),
+        classifier=eight(shape.hidden, codes),
+    )
+
+
+def random_depth_model(
+    bits: int = 8, *, depth: DepthConfig | None = None, tas_query: str = "post_rope", seed: int = 0
+) -> IntegerModel:
+    """A backbone of 7 words with a depth transformer, whose codes are no vocabulary entries."""
+    shape = config(vocab=layout().code_offset)
+    model = random_model(bits, shape=shape, tas_query=tas_query, seed=seed)
+    weights = random_depth(shape.hidden, CODES, depth, None if bits == 8 else 4, seed)
+    return replace(model, head=None, depth=weights)
 
 
 def random_model(
@@ -94,21 +153,26 @@ def save_graph(model: IntegerModel, folder: Path) -> Path:
     weights, path = folder / "weights.safetensors", folder / "backbone.onnx"
     write_tensors(weights, model_tensors(model))
     stored = stored_tensors(weights)
-    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, model.tas_query), path)
+    depth = model.depth and model.depth.config
+    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, model.tas_query, depth), path)
+    if depth:
+        ir.save(lower_depth(model.config, depth, model.layout, stored, weights.name), folder / "depth.onnx")
     return path
 
 
 class Lowered:
-    """(bits, tas_query) -> a model of random weights and the path of its graph; each is made once, in ``folder``."""
+    """(bits, tas_query, changes of the shape) -> a model of random weights and the path of its graph; each is made
+    once, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, {}
 
-    def __call__(self, bits: int, tas_query: str = "post_rope") -> tuple[IntegerModel, Path]:
-        if (bits, tas_query) not in self.made:
-            model = random_model(bits, tas_query=tas_query)
-            self.made[bits, tas_query] = model, save_graph(model, self.folder / f"{bits}-{tas_query}")
-        return self.made[bits, tas_query]
+    def __call__(self, bits: int, tas_query: str = "post_rope", **changes: int) -> tuple[IntegerModel, Path]:
+        key = (bits, tas_query, *sorted(changes.items()))
+        if key not in self.made:
+            model = random_model(bits, tas_query=tas_query, shape=config(**changes))
+            self.made[key] = model, save_graph(model, self.folder / str(len(self.made)))
+        return self.made[key]
 
 
 def reference_backend(model: IntegerModel) -> ReferenceBackend:
@@ -116,7 +180,8 @@ def reference_backend(model: IntegerModel) -> ReferenceBackend:
 
 
 def onnx_backend(model: IntegerModel, path: Path, threads: int = 1, optimize: bool = True) -> OnnxRuntimeBackend:
-    return OnnxRuntimeBackend(path, model.config, model.layout, threads, optimize)
+    depth = model.depth and model.depth.config
+    return OnnxRuntimeBackend(path, model.config, model.layout, threads, optimize, depth)
 
 
 GUIDED = SamplingSettings(temperature=0.9, top_k=30, top_p=0.95, guidance=3.0)
@@ -149,13 +214,15 @@ def generate_clip(backend: SteppingBackend, run: Run, frames: int | None = None)
     rng = np.random.default_rng(run.seed)
     frames, places = frames or where.frames, where.tokens_per_frame
     prompt = rng.integers(0, where.code_offset, (run.rows, where.prompt_length))
-    uniforms = rng.integers(0, 1 << 24, (frames * places, run.clips))
+    depth = () if backend.depth is None else (backend.depth.codes_per_position,)
+    uniforms = rng.integers(0, 1 << 24, (frames * places, run.clips, *depth))
     backend.start(run.clips, where.frame_start(frames), run.sampling, run.replay, run.attention)
     backend.prefill(prompt[:, :-1])
     tokens, records = prompt[:, -1], []
     for frame in range(frames):
         records.append(backend.decode(tokens, uniforms[frame * places : (frame + 1) * places], run.limits(layers)))
-        tokens = np.tile(records[-1].codes[-1] + where.code_offset, run.rows // run.clips)
+        position = where.frame_start(frame + 1) - 2
+        tokens = next_read(position, records[-1].codes[-1], run.rows, where, backend.depth)
     return joined(records)
 
 

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from difficult_inputs import difficult_rows, draw8, quantized_outputs, unsigned
-from onnx_functions import Int4, assert_function, function_model, session
+from onnx_functions import Int4, assert_function, emitted, function_model, session
 from random_models import CODES, config, layout, random_layer, random_linear
 
 from fastcar.export.lower.functions import LinearForm, define_functions
@@ -32,6 +32,7 @@ SHAPES = {
     "one kv head": config(heads=4, kv_heads=1, head_dim=6),
     "no grouping": config(heads=3, kv_heads=3, head_dim=18),
     "full tiles": config(hidden=128, heads=4, kv_heads=2, head_dim=32, mlp=192),
+    "biases": config(attention_bias=True, mlp_bias=True),
 }
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 every_rows = pytest.mark.parametrize("rows", ROWS)
@@ -47,8 +48,9 @@ def groups_of(shape: str, bits: int) -> dict[str, int]:
 
 @cache
 def functions(shape: str, bits: int = 8, pre_rope: bool = False) -> dict[str, onnx.FunctionProto]:
-    groups = groups_of(shape, bits)
-    forms = {name: LinearForm(groups.get(name)) for name in ("qkv", "output", "gate_up", "down", "head")}
+    groups, has_bias = groups_of(shape, bits), SHAPES[shape].has_bias
+    names = ("qkv", "output", "gate_up", "down", "head")
+    forms = {name: LinearForm(groups.get(name), has_bias(name)) for name in names}
     made = define_functions(SHAPES[shape], CODES, forms, pre_rope=pre_rope)
     return {name: ir.serde.serialize_function(function) for name, function in made.items()}
 
@@ -71,14 +73,20 @@ def test_quantize_rows(shape, rows):
 
 
 def weight_inputs(weights: LinearWeights, prefix: str = "") -> dict[str, np.ndarray | Int4]:
+    parts: dict[str, np.ndarray | Int4]
     if weights.multiplier is None:
-        return {f"{prefix}weight": unsigned(weights.values), f"{prefix}scale": weights.scale}
-    packed = Int4(pack_int4(weights.values), weights.values.shape)
-    return {f"{prefix}weight": packed, f"{prefix}multiplier": weights.multiplier, f"{prefix}scale": weights.scale}
+        parts = {"weight": unsigned(weights.values)}
+    else:
+        parts = {"weight": Int4(pack_int4(weights.values), weights.values.shape), "multiplier": weights.multiplier}
+    parts["scale"] = weights.scale
+    if weights.bias is not None:
+        parts["bias"] = weights.bias
+    return {f"{prefix}{name}": part for name, part in parts.items()}
 
 
 def check_linear(shape: str, bits: int, x: QuantizedRows, weights: LinearWeights) -> None:
-    name = "QuantLinear" if bits == 8 else f"QuantLinearInt4G{weights.group_size}"
+    storage, bias = "" if bits == 8 else f"Int4G{weights.group_size}", "" if weights.bias is None else "Bias"
+    name = f"QuantLinear{storage}{bias}"
     inputs = {"values": unsigned(x.values), "row_scale": x.scale, **weight_inputs(weights)}
     assert_function(functions(shape, bits)[name], inputs, {"y": linear(x, weights)})
 
@@ -88,9 +96,22 @@ def check_linear(shape: str, bits: int, x: QuantizedRows, weights: LinearWeights
 @every_shape
 def test_quant_linear(shape, bits, rows):
     c, rng = SHAPES[shape], np.random.default_rng(rows)
-    weights = random_linear(rng, c.hidden, 3 * c.head_dim + 1, groups_of(shape, bits).get("qkv"))
+    weights = random_linear(rng, c.hidden, 3 * c.head_dim + 1, groups_of(shape, bits).get("qkv"), c.has_bias("qkv"))
     values = np.maximum(draw8(rng, rows, c.hidden), -127)
     check_linear(shape, bits, QuantizedRows(values, rng.random((rows, 1)).astype(np.float32)), weights)
+
+
+@every_rows
+@pytest.mark.parametrize("group", [None, 4])
+def test_quant_linear_with_a_bias(group, rows):
+    rng = np.random.default_rng(rows)
+    weights = random_linear(rng, 52, 31, group, bias=True)
+    x = QuantizedRows(np.maximum(draw8(rng, rows, 52), -127), rng.random((rows, 1)).astype(np.float32))
+    form = LinearForm(group, bias=True)
+    emit = lambda op, values, scale, *parts: form.emit(op, values, scale, parts)
+    function = emitted(form.function, emit, ["values", "row_scale", *form.parts], ["y"])
+    inputs = {"values": unsigned(x.values), "row_scale": x.scale, **weight_inputs(weights), "bias": weights.bias}
+    assert_function(function, inputs, {"y": linear(x, weights)})
 
 
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, 1), (-1, -1)])

@@ -78,6 +78,16 @@ def trained() -> Llama:
 
 
 @pytest.fixture
+def biased() -> Llama:
+    """Random weights, and biases in every layer that may have one."""
+    llama = random_llama(CONFIG.model_copy(update={"attention_bias": True, "mlp_bias": True}))
+    for name, parameter in llama.named_parameters():
+        if name.endswith(".bias"):
+            torch.nn.init.normal_(parameter, 0, 0.5)
+    return llama.requires_grad_(False)
+
+
+@pytest.fixture
 def untrained() -> Llama:
     """Random weights, the test's own to damage."""
     return random_llama().requires_grad_(False)

@@ -44,6 +44,21 @@ def test_the_function_stays(untrained, calibration, options):
     assert (equalized(calibration) - expected).abs().max() < 1e-4 * expected.abs().max()
 
 
+@pytest.mark.parametrize("options", [Equalization(norm=0.5), Equalization(down=0.7), Equalization(value=0.5)])
+def test_biases_follow_what_is_folded_into_their_layer(biased, calibration, options):
+    """Those of values and of up projections, and no others; a bias left behind would change the function."""
+    equalized = deepcopy(biased)
+    equalize_all(equalized, observed(equalized, calibration), options)
+    changed = {
+        name.split(".")[-2]
+        for (name, a), b in zip(biased.named_parameters(), equalized.parameters(), strict=True)
+        if name.endswith(".bias") and not torch.equal(a, b)
+    }
+    assert changed == ({"up_proj"} if options.down else {"v_proj"} if options.value else set())
+    expected = biased(calibration)
+    assert (equalized(calibration) - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
 def test_outlier_channels_come_down(untrained, calibration):
     untrained.model.layers[0].input_layernorm.weight[3] = 20.0
     before = observed(untrained, calibration)

@@ -87,23 +87,26 @@ def test_scales_of_heads_are_those_the_network_uses(quantized):
 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), [(5, 96, 37), (1, 32, 1), (3, 160, 50)])
 @pytest.mark.parametrize("quant", [Int8WeightPerOutputChannel, Int4WeightTwoLevelGroups])
-def test_integer_linear_equals_the_fake_quantized_one(rows, inputs, outputs, quant):
+@pytest.mark.parametrize("bias", [False, True])
+def test_integer_linear_equals_the_fake_quantized_one(rows, inputs, outputs, quant, bias):
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, inputs, generator=generator) * torch.logspace(-3, 3, rows)[:, None]
-    layer = QuantLinear(inputs, outputs, bias=False, weight_quant=quant).requires_grad_(False)
+    layer = QuantLinear(inputs, outputs, bias=bias, weight_quant=quant).requires_grad_(False)
     expected = layer(QuantIdentity(act_quant=Int8DynamicActPerRow)(x)).numpy()
     got = linear(quantize_rows(x.numpy()), linear_weights(layer))
     terms = np.abs(x.numpy()) @ np.abs(layer.weight.detach().numpy()).T  # what rounding is relative to: they may cancel
+    terms += np.abs(layer.bias.numpy()) if bias else 0
     assert (np.abs(got - expected) <= 1e-6 * terms).all()
     assert np.abs(expected).max(axis=1).min() > 0
 
 
 def test_layers_joined_along_outputs_share_one_input():
     quant = Int4WeightTwoLevelGroups
-    layers = [QuantLinear(32, n, bias=False, weight_quant=quant).requires_grad_(False) for n in (3, 5)]
+    layers = [QuantLinear(32, n, bias=True, weight_quant=quant).requires_grad_(False) for n in (3, 5)]
     joined, parts = linear_weights(*layers), [linear_weights(layer) for layer in layers]
     assert np.array_equal(joined.values, np.concatenate([part.values for part in parts], axis=1))
     assert np.array_equal(joined.expanded()[:, 3:], parts[1].expanded())
+    assert np.array_equal(joined.bias, torch.cat([layer.bias for layer in layers]).numpy()) and joined.bias.all()
     x = QuantIdentity(act_quant=Int8DynamicActPerRow)(torch.randn(2, 32))
     expected = torch.cat([layer(x) for layer in layers], dim=1).numpy()
     np.testing.assert_allclose(linear(quantize_rows(x.numpy()), joined), expected, atol=1e-5)

@@ -72,6 +72,26 @@ def test_network_without_rounding_is_the_float_model(trained, layout, heldout):
     assert (got - expected).abs().max() < 0.02 * expected.abs().max()  # float16 embedding, bfloat16 MLP outputs
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", RECIPES)
+def test_biases_stay_what_they_are(biased, layout, calibration, heldout, name):
+    """In binary32, but for what equalization moves; the logits of the network stay near those of the float model."""
+    made = quantize_with_report(biased, layout, RECIPES[name], calibration)
+    for layer, weights in zip(biased.model.layers, made.model.layers, strict=True):
+        attention_, mlp = layer.self_attn, layer.mlp
+        assert np.array_equal(weights.output.bias, attention_.o_proj.bias.numpy())
+        assert np.array_equal(weights.down.bias, mlp.down_proj.bias.numpy())
+        assert np.array_equal(
+            weights.qkv.bias[:96], torch.cat([attention_.q_proj.bias, attention_.k_proj.bias]).numpy()
+        )
+        assert np.array_equal(weights.gate_up.bias[:96], mlp.gate_proj.bias.numpy())
+    assert made.model.head.bias is None
+    first = layout.code_offset
+    expected = biased(heldout)[..., first : first + layout.codes]
+    correlation = np.corrcoef(made.network(heldout).numpy().ravel(), expected.numpy().ravel())[0, 1]
+    assert correlation > {8: 0.999, 4: 0.97}[RECIPES[name].weight_bit_width]
+
+
 def test_zero_channels_and_silent_heads_are_floored_and_reported(untrained, layout, calibration):
     attention_ = untrained.model.layers[0].self_attn
     attention_.k_proj.weight[16:] = 0
