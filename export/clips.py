@@ -12,30 +12,29 @@ from ..toolkit.config import FrameLayout
 from ..toolkit.errors import CheckpointError
 from .shards import TensorStore
 
-__all__ = ["ClipSet", "random_clips", "read_clips"]
+__all__ = ["ClipSet", "code_frames", "random_clips", "read_clips"]
 
 WHOLE = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True)
 class ClipSet:
-    """``codes`` (clips, frames, cells) and ``prompts`` (clips, prompt_length): whole numbers, token ids."""
+    """``codes`` (clips, frames, cells) and ``prompts`` (clips, prompt_length): whole numbers, codes and token ids."""
 
     codes: np.ndarray
     prompts: np.ndarray
 
     def tokens(self, layout: FrameLayout) -> torch.Tensor:
-        """Token ids (clips, positions) int64 of the flattened clips."""
-        flat = self.codes.reshape(len(self.codes), -1).astype(np.int64) + layout.code_offset
-        return torch.from_numpy(np.concatenate([self.prompts, flat], 1))
+        """Token ids (clips, positions) int64 of the flattened clips, with their separators."""
+        return torch.from_numpy(np.concatenate([self.prompts, layout.flattened(self.codes)], 1))
 
 
-def read_clips(path: Path, layout: FrameLayout, fix: str) -> ClipSet:
+def read_clips(path: Path, layout: FrameLayout, vocab: int, fix: str) -> ClipSet:
     """A safetensors file of ``codes`` and ``prompts``. CheckpointError if one is missing, of another shape, or holds
-    a code or a prompt token that cannot be; ``fix``: what to do then."""
+    a code or a prompt token that cannot be; ``vocab``: tokens of the model; ``fix``: what to do then."""
     store = TensorStore(path)
-    shapes = {"codes": (layout.frames, layout.tokens_per_frame), "prompts": (layout.prompt_length,)}
-    limits = {"codes": layout.codes, "prompts": layout.code_offset}
+    shapes = {"codes": (layout.frames, layout.cells), "prompts": (layout.prompt_length,)}
+    limits = {"codes": layout.codes, "prompts": vocab}
     stored = {}
     for key, shape in shapes.items():
         info = store.tensors.get(key)
@@ -58,6 +57,12 @@ def read_clips(path: Path, layout: FrameLayout, fix: str) -> ClipSet:
 
 
 def random_clips(layout: FrameLayout, prompts: np.ndarray, clips: int, seed: int = 0) -> ClipSet:
-    """For a checkpoint without any: every code as likely as another, under ``prompts`` (phrases, prompt_length)."""
-    codes = np.random.default_rng(seed).integers(layout.codes, size=(clips, layout.frames, layout.tokens_per_frame))
+    """For a checkpoint without any: every code as likely as another, under ``prompts`` (known ones, prompt_length)."""
+    codes = np.random.default_rng(seed).integers(layout.codes, size=(clips, layout.frames, layout.cells))
     return ClipSet(codes, prompts[np.arange(clips) % len(prompts)])
+
+
+def code_frames(tokens: torch.Tensor, layout: FrameLayout) -> torch.Tensor:
+    """Codes (frames, height, width) of whole clips (clips, positions)."""
+    places = tokens[:, layout.prompt_length :].reshape(-1, layout.tokens_per_frame)
+    return (places[:, layout.cell_places] - layout.code_offset).reshape(-1, *layout.grid)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..toolkit.bundle.tensors import planned_tensors
-from ..toolkit.config import BackboneConfig, FrameLayout
+from ..toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from .quantize.activations import BATCH_POSITIONS
 from .quantize.recipes import Recipe
 
@@ -34,15 +34,22 @@ def needs_of(
     calibration: torch.Tensor,
     held_out: torch.Tensor | None,
     packed: int,
+    depth: DepthConfig | None = None,
 ) -> Needs:
     """``packed``: bytes of program and weights for an overlay."""
-    weights = sum(spec.bytes for spec in planned_tensors(config, layout, recipe.group_size).values())
+    weights = sum(spec.bytes for spec in planned_tensors(config, layout, recipe.group_size, depth).values())
     used = calibration[: recipe.calibration_clips]
-    positions = STREAMS[recipe.method] * used.numel() + (0 if held_out is None else 2 * held_out.numel())
+    positions = STREAMS[recipe.method] * _positions(used) + (0 if held_out is None else 2 * _positions(held_out))
     spilled = 2 * 4 * config.hidden * positions
     largest = config.hidden * max(config.mlp, config.heads * config.head_dim)
     hessians = config.mlp**2 + 6 * config.hidden**2 if recipe.method == "gptq" else 0
     batch = max(BATCH_POSITIONS, used.shape[1]) * (3 * config.mlp + 8 * config.hidden)
     table = config.vocab * config.hidden
-    memory = BASE + max(5 * config.layer_weights + 4 * 8 * largest + 4 * batch + 8 * hessians, 8 * table)
+    layer = 5 * config.layer_weights + 4 * 8 * largest + 4 * batch + 8 * hessians
+    whole = 7 * depth.weights(layout.codes, config.hidden) if depth else 0  # float32, int8, and one layer at work
+    memory = BASE + max(layer, 8 * table, whole)
     return Needs(weights + packed + spilled + SMALL_FILES, memory)
+
+
+def _positions(clips: torch.Tensor) -> int:
+    return clips.shape[0] * clips.shape[1]

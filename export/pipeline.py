@@ -13,20 +13,27 @@ import torch
 from .. import __version__
 from ..overlays import Engine, load_engine
 from ..toolkit.bundle.bundle import DECODER, TOKENIZER, WEIGHTS, Bundle
+from ..toolkit.bundle.depth_tensors import depth_tensors
 from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensor_file import TensorWriter, read_tensor, stored_tensors
 from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
 from ..toolkit.bundle.write import unfinished_folder, write_bundle
+from ..toolkit.config import DepthConfig
 from ..toolkit.errors import UsageError
+from ..toolkit.numerics.decoder import IntegerDecoder
 from ..toolkit.numerics.tas import tas_unit
+from ..toolkit.numerics.vqgan import VqganDecoder
 from ..toolkit.output import check_output_folder
 from .backbone import write_golden, write_graph
+from .clips import code_frames
 from .decoder import quantize_decoder, write_decoder
-from .importers import ImportedModel, checkpoint_files, load_model
+from .imported import ImportedModel
+from .importers import checkpoint_files, load_model
 from .needs import Needs, needs_of
 from .overlay.compile import ProgramPlan, write_packed
 from .quantize.checks import check_before_quantizing
-from .quantize.layers import LayerQuantizer
+from .quantize.depth import check_depth, check_depth_groups
+from .quantize.layers import LayerQuantizer, QuantizedHead
 from .quantize.recipes import Recipe, get_recipe
 from .unfinished import Journal, export_key, finished_layers
 
@@ -111,6 +118,12 @@ class Export:
 
     def check(self) -> None:
         """UsageError or OutputError for what cannot be done or has no room."""
+        if self._depth:
+            check_depth_groups(self._depth, self.recipe)
+        if self.engine and self._depth:
+            found = f"an overlay for {self.imported.name}, which has a depth transformer"
+            fix = "Leave --board out: such models run on onnxruntime and the reference."
+            raise UsageError("--board", found, "a model with one code a position", fix)
         check_output_folder(self.out.parent, bytes_needed=self.needs.disk)
 
     @cached_property
@@ -119,7 +132,13 @@ class Export:
         imported = self.imported
         packed = self._plan.bytes if self._plan else 0
         return needs_of(
-            imported.source.config, imported.layout, self.recipe, imported.calibration, self._held_out, packed
+            imported.source.config,
+            imported.layout,
+            self.recipe,
+            imported.calibration,
+            self._held_out,
+            packed,
+            self._depth,
         )
 
     def run(self, progress: Progress) -> Bundle:
@@ -162,19 +181,29 @@ class Export:
         if not journal.layers:
             stage = lambda done, total: progress("checking weights", done, total)
             check_before_quantizing(imported.source, layout, self.recipe, imported.calibration, stage)
-            codes = imported.calibration[:, layout.prompt_length :] - layout.code_offset
-            frames = codes.reshape(-1, *layout.grid)
-            spread = frames[:: max(1, len(frames) // DECODER_FRAMES)]
-            write_decoder(folder / DECODER, quantize_decoder(imported.tokenizer, spread))  # quick, and it may refuse
+            if imported.depth:
+                check_depth(imported.depth.transformer(), imported.depth.embedding(), self.recipe)
+            write_decoder(folder / DECODER, self._decoder())  # quick, and it may refuse
         record = self._quantize(folder, journal, progress)
-        write_graph(folder, config, layout, self.tas_query)
-        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query)
+        write_graph(folder, config, layout, self.tas_query, self._depth)
+        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query, self._depth)
         if self._plan:
             write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         journal.close()
         return self._manifest(_tas_scales(folder / WEIGHTS, config.layers), record)
+
+    @property
+    def _depth(self) -> DepthConfig | None:
+        return self.imported.depth.config if self.imported.depth else None
+
+    def _decoder(self) -> IntegerDecoder | VqganDecoder:
+        imported = self.imported
+        if imported.depth:
+            return quantize_decoder(imported.pictures())
+        frames = code_frames(imported.calibration, imported.layout)
+        return quantize_decoder(imported.pictures(), frames[:: max(1, len(frames) // DECODER_FRAMES)])
 
     def _quantize(self, folder: Path, journal: Journal, progress: Progress) -> dict[str, Any]:
         """Into the weight file, layer by layer; what is to be recorded."""
@@ -187,8 +216,9 @@ class Export:
             self._held_out,
             journal.spilled,
             self.tas_query,
+            imported.depth.embedding() if imported.depth else None,
         )
-        specs = planned_tensors(config, imported.layout, self.recipe.group_size)
+        specs = planned_tensors(config, imported.layout, self.recipe.group_size, self._depth)
         writer = TensorWriter(folder / WEIGHTS, specs)
         progress("quantization", journal.layers, config.layers)
         if not journal.layers:
@@ -198,12 +228,19 @@ class Export:
             writer.write(layer_tensors(index, layer.weights, config))
             journal.finish_layer(layer.notes)
             quantizer.drop(index)
+            del layer  # before the next one is read
             progress("quantization", index + 1, config.layers)
-        head = quantizer.head()
-        writer.write(table_tensors(config, imported.layout) | head_tensors(head.weights, head.final_gain.numpy()))
+        writer.write(table_tensors(config, imported.layout))
         writer.write({"embedding": imported.source.embedding().half().numpy()})
+        if imported.depth:
+            stage = lambda done, total: progress("depth transformer", done, total)
+            head = quantizer.depth(imported.depth.transformer(), stage)
+            writer.write(depth_tensors(head.weights, imported.source.final_gain().numpy()))
+        else:
+            head = quantizer.head()
+            writer.write(head_tensors(head.weights, head.final_gain.numpy()))
         record: dict[str, Any] = {"quantization_notes": [*imported.notes, *journal.notes, *head.notes]}
-        if head.cross_entropies:
+        if isinstance(head, QuantizedHead) and head.cross_entropies:
             before, after = head.cross_entropies
             record |= {
                 "cross_entropy_fp32": before,
@@ -218,6 +255,7 @@ class Export:
             name=imported.name,
             fastcar=__version__,
             config=config,
+            depth=self._depth,
             frame_layout=imported.layout,
             frame_rate=imported.frame_rate,
             recipe=asdict(self.recipe),

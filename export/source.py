@@ -8,10 +8,11 @@ from typing import Protocol
 
 import torch
 
-from ..toolkit.config import BackboneConfig
+from ..toolkit.config import BackboneConfig, DepthConfig
+from .depth import CodeEmbedding, DepthTransformer
 from .llama import DecoderLayer, Llama
 
-__all__ = ["BackboneSource", "LlamaSource"]
+__all__ = ["BackboneSource", "DepthSource", "LlamaSource"]
 
 Advance = Callable[[int, int], None]
 
@@ -41,6 +42,19 @@ class BackboneSource(Protocol):
 
     def head(self, first: int, count: int) -> torch.Tensor:
         """(count, hidden): the rows of the head from the vocabulary's entry ``first`` on."""
+
+
+class DepthSource(Protocol):
+    """The weights of a depth transformer in float32, read when they are asked for.
+
+    CheckpointError for the first value that is no finite number.
+    """
+
+    config: DepthConfig
+
+    def embedding(self) -> CodeEmbedding: ...
+
+    def transformer(self) -> DepthTransformer: ...
 
 
 class LlamaSource:

@@ -101,7 +101,8 @@ def _load_tensors(path: Path, expected: Mapping[str, torch.Tensor]) -> dict[str,
 def load_clips(folder: Path | str, name: Literal["calibration", "heldout"]) -> ClipSet:
     """The clips of ``name``.safetensors; CheckpointError if a code or a prompt token is out of range."""
     folder = Path(folder)
-    return read_clips(folder / f"{name}.safetensors", _load_config(folder).frame_layout, _RETRAIN)
+    config = _load_config(folder)
+    return read_clips(folder / f"{name}.safetensors", config.frame_layout, config.backbone.vocab, _RETRAIN)
 
 
 def load_frames(folder: Path | str) -> np.ndarray:

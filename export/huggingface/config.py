@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ...toolkit.config import BackboneConfig, RopeScaling
 from ...toolkit.errors import CheckpointError
 
-__all__ = ["ARCHITECTURES", "HuggingFaceConfig", "is_huggingface", "read_config"]
+__all__ = ["ARCHITECTURES", "HuggingFaceConfig", "is_huggingface", "read_config", "read_json"]
 
 ARCHITECTURES = ("LlamaForCausalLM",)
 ACTIVATIONS = ("silu", "swish")  # two names of one function
@@ -34,14 +34,19 @@ def is_huggingface(declared: Any) -> bool:
     return isinstance(declared, dict) and "architectures" in declared
 
 
-def read_config(path: Path) -> HuggingFaceConfig:
-    """CheckpointError naming the key that is missing, or whose value the engine would silently get wrong."""
+def read_json(path: Path) -> Any:
+    """The content of a config.json. CheckpointError if it cannot be read or is no JSON."""
     try:
-        declared = json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({error.strerror})", "a JSON file", "Copy it again.") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(path, f"not JSON ({error})", "a checkpoint's config.json", "Copy it again.") from error
+
+
+def read_config(path: Path) -> HuggingFaceConfig:
+    """CheckpointError naming the key that is missing, or whose value the engine would silently get wrong."""
+    declared = read_json(path)
     _refuse(path, declared)
     try:
         return HuggingFaceConfig(
@@ -63,15 +68,12 @@ def _refuse(path: Path, declared: dict[str, Any]) -> None:
     architectures = declared.get("architectures")
     if not isinstance(architectures, list) or not set(map(str, architectures)) & set(ARCHITECTURES):
         raise CheckpointError(path, f"architectures {architectures!r}", f"one of {', '.join(ARCHITECTURES)}", FIX)
-    for key in ("attention_bias", "mlp_bias"):
-        if declared.get(key):
-            raise CheckpointError(path, f"{key} true", "false: linear layers have no biases here", FIX)
     activation = declared.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:
         raise CheckpointError(path, f"hidden_act {activation!r}", f"one of {', '.join(ACTIVATIONS)}", FIX)
-    if declared.get("tie_word_embeddings") not in (None, False, True):
-        found = f"tie_word_embeddings {declared['tie_word_embeddings']!r}"
-        raise CheckpointError(path, found, "true or false", FIX)
+    for key in ("tie_word_embeddings", "attention_bias", "mlp_bias"):
+        if declared.get(key) not in (None, False, True):
+            raise CheckpointError(path, f"{key} {declared[key]!r}", "true or false", FIX)
     if declared.get("pretraining_tp", 1) != 1:
         raise CheckpointError(path, f"pretraining_tp {declared['pretraining_tp']}", "1", FIX)
     if quantized := declared.get("quantization_config"):
@@ -94,6 +96,8 @@ def _backbone(path: Path, declared: dict[str, Any]) -> BackboneConfig:
         rope_theta=rope.get("rope_theta", 10_000.0),
         rope_scaling=_scaling(path, rope, declared),
         norm_eps=declared["rms_norm_eps"],
+        attention_bias=declared.get("attention_bias") or False,
+        mlp_bias=declared.get("mlp_bias") or False,
     )
 
 

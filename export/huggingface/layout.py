@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from ...toolkit.bundle.prompts import Prompts
-from ...toolkit.config import FrameLayout, Frozen
+from ...toolkit.config import FrameLayout, Frozen, check_separators
 from ...toolkit.errors import CheckpointError, FastCarError
 from ...toolkit.settings import SamplingSettings
 from .config import HuggingFaceConfig
@@ -74,6 +74,9 @@ def check_layout(path: Path, layout: FrameLayout, config: HuggingFaceConfig) -> 
     if last > config.backbone.vocab:
         found = f"codes up to {last - 1}"
         raise CheckpointError(path, found, f"less than vocab_size {config.backbone.vocab}", "Correct frame_layout.")
+    if wrong := check_separators(layout, config.backbone.vocab):
+        expected = f"less than vocab_size {config.backbone.vocab}"
+        raise CheckpointError(path, wrong, expected, "Correct before_frame, after_row or after_frame.")
     if layout.positions > config.positions:
         found = f"a clip of {layout.positions} positions"
         expected = f"at most max_position_embeddings, {config.positions}"

@@ -19,6 +19,7 @@ from fastcar.export.huggingface.layout import NAME
 from fastcar.export.importers import load_model
 from fastcar.export.palette import code_colours
 from fastcar.export.pipeline import export_model
+from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
 from fastcar.toolkit.errors import CheckpointError, UsageError
 from fastcar.toolkit.settings import ReplaySettings
 from fastcar.toolkit.video.decode import FrameDecoder
@@ -34,20 +35,31 @@ LAYOUT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def model() -> LlamaForCausalLM:
+    return small_llama()
+
+
+def small_llama(**changes: bool) -> LlamaForCausalLM:
     torch.manual_seed(3)
     scaling = {"rope_type": "llama3", "rope_theta": 10_000.0, "factor": 2.0, "low_freq_factor": 1.0}
     scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 32}
     config = LlamaConfig(
         vocab_size=52, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=16, max_position_embeddings=64, initializer_range=0.2, rope_parameters=scaling,
-        tie_word_embeddings=True,
+        tie_word_embeddings=True, **changes,
     )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias"):  # which transformers begins with zeros
+            torch.nn.init.normal_(parameter, 0, 0.2)
+    return model
 
 
 @pytest.fixture
 def folder(model: LlamaForCausalLM, tmp_path: Path) -> Path:
-    place = tmp_path / "a model"
+    return saved(model, tmp_path / "a model")
+
+
+def saved(model: LlamaForCausalLM, place: Path) -> Path:
     model.save_pretrained(place, max_shard_size="40KB")
     (place / NAME).write_text(json.dumps(LAYOUT))
     return place
@@ -59,7 +71,10 @@ def edit(folder: Path, change: Callable[[dict], object]) -> None:
     (folder / NAME).write_text(json.dumps(layout))
 
 
-def test_the_same_bits_and_nearly_the_float_models(folder: Path, model: LlamaForCausalLM, tmp_path: Path) -> None:
+@pytest.mark.parametrize("biases", [(), ("attention_bias",), ("attention_bias", "mlp_bias")])
+def test_the_same_bits_and_nearly_the_float_models(biases: tuple[str, ...], tmp_path: Path) -> None:
+    model = small_llama(**dict.fromkeys(biases, True))
+    folder = saved(model, tmp_path / "a model")
     bundle = export_model(folder, tmp_path / "bundle", recipe="w8a8", board="kv260")
     manifest = bundle.manifest
     assert manifest.config.rope_scaling.type == "llama3" and manifest.sampling.guided
@@ -67,10 +82,12 @@ def test_the_same_bits_and_nearly_the_float_models(folder: Path, model: LlamaFor
     assert "cross_entropy_fp32" not in manifest.record
 
     replay = ReplaySettings.uniform(0.0, 2)
+    board = open_backend("pynq", bundle, device=DeviceChoice("emulated"))
     runs = [
-        generate(bundle, "left", seed=5, replay=replay, backend=name, record_logits=True)
-        for name in ("onnxruntime", "reference", "csim")
+        generate(bundle, "left", seed=5, replay=replay, backend=backend, record_logits=True)
+        for backend in ("onnxruntime", "reference", "csim", board)
     ]
+    board.close()
     for other in runs[1:]:
         for name in ("codes", "tas", "replay", "logits"):
             np.testing.assert_array_equal(getattr(runs[0], name), getattr(other, name), err_msg=name)

@@ -29,6 +29,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "other theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0}},
     "other eps": {"rms_norm_eps": 1e-3},
+    "attention biases": {"attention_bias": True, "num_key_value_heads": 2},
+    "MLP biases": {"mlp_bias": True},
+    "biases": {"attention_bias": True, "mlp_bias": True},
     "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}},
     "llama3": {
         "rope_parameters": {
@@ -50,7 +53,11 @@ def reference(**changes: Any) -> LlamaForCausalLM:
         vocab_size=60, max_position_embeddings=1024, initializer_range=0.12,
         **{**SIZES, "num_key_value_heads": 8, "tie_word_embeddings": False, **changes},
     )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias"):  # which transformers begins with zeros
+            torch.nn.init.normal_(parameter, 0, 0.5)
+    return model
 
 
 @pytest.fixture
@@ -119,8 +126,7 @@ def edit(folder: Path, change: Callable[[dict], object]) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another architecture": ({"architectures": ["MixtralForCausalLM"]}, "expected one of LlamaForCausalLM"),
     "no architecture": ({"architectures": None}, "architectures None"),
-    "attention biases": ({"attention_bias": True}, "attention_bias true; expected false"),
-    "MLP biases": ({"mlp_bias": True}, "mlp_bias true; expected false"),
+    "biases of some kind": ({"attention_bias": "qkv"}, "attention_bias 'qkv'; expected true or false"),
     "another activation": ({"hidden_act": "gelu"}, "hidden_act 'gelu'; expected one of silu, swish"),
     "tensor parallel sums": ({"pretraining_tp": 2}, "pretraining_tp 2; expected 1"),
     "quantized before": ({"quantization_config": {"quant_method": "awq"}}, "quantization_config awq"),
@@ -173,6 +179,19 @@ def test_weights_of_another_config(folder: Path, monkeypatch: pytest.MonkeyPatch
     edit(folder, lambda config: config.update(num_hidden_layers=1))
     with pytest.raises(CheckpointError, match=r"tensor model.layers.1.\S+ is not part of the model"):
         load_llama(folder)
+
+
+@pytest.mark.parametrize("key", ["attention_bias", "mlp_bias"])
+def test_biases_are_of_the_config(key: str, tmp_path: Path) -> None:
+    """Neither left out nor thought of: told before a weight is read."""
+    reference(**{key: True}).save_pretrained(tmp_path)
+    edit(tmp_path, lambda config: config.update({key: False}))
+    with pytest.raises(CheckpointError, match=r"tensor model.layers.\d.\S+_proj.bias is not part of the model"):
+        load_llama(tmp_path)
+    reference().save_pretrained(tmp_path)
+    edit(tmp_path, lambda config: config.update({key: True}))
+    with pytest.raises(CheckpointError, match=r"tensor model.layers.\d.\S+_proj.bias is missing"):
+        load_llama(tmp_path)
 
 
 def test_the_first_layers_only(folder: Path) -> None:

@@ -1,0 +1,161 @@
+"""VILA-U from a checkpoint to codes: against a plain reading whose backbone is that of transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import vila_u_reference as reference
+from cli_runs import run
+from safetensors.torch import load_file
+from strong_weights import strengthened
+from transformers import LlamaForCausalLM
+
+from fastcar import generate
+from fastcar.export.pipeline import export_model, prepare_export
+from fastcar.export.quantize.layers import LayerQuantizer
+from fastcar.export.vila_u.synthetic import write_checkpoint
+from fastcar.toolkit.backends.registry import open_backend
+from fastcar.toolkit.bundle.bundle import GOLDEN_NODES, Bundle
+from fastcar.toolkit.config import PADDING
+from fastcar.toolkit.errors import UsageError
+from fastcar.toolkit.generation.run import Generation
+from fastcar.toolkit.planner.shapes import load_shape
+from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
+from fastcar.toolkit.video.decode import FrameDecoder
+
+PROMPT, FRAMES, HEADS = "a red car", 3, 4
+GUIDANCE, PLACES, CODES = 3.0, 16, 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vila-u") / "tiny"
+    write_checkpoint(path, "tiny", shared=False)
+    for part in ("llm", "vision_tower", "mm_projector"):
+        strengthened(path / part)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return export_model(folder, tmp_path_factory.mktemp("bundle") / "b", recipe="w8a8")
+
+
+@pytest.fixture(scope="module")
+def dense(bundle: Bundle) -> Generation:
+    return generate(bundle, PROMPT, frames=FRAMES, seed=3, record_logits=True)
+
+
+def test_logits_follow_the_float_model_through_prompt_padding_and_guidance(
+    folder: Path, bundle: Bundle, dense: Generation
+) -> None:
+    codes = torch.from_numpy(dense.codes.reshape(-1, CODES).astype(np.int64))
+    conditional, free = (float_logits(folder, prompt, bundle, codes) for prompt in (PROMPT, None))
+    expected = (free + GUIDANCE * (conditional - free)).numpy()
+    found = dense.logits.reshape(expected.shape)
+    assert expected.std() > 1
+    assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.98
+    wrong = (conditional + GUIDANCE * (free - conditional)).numpy()
+    assert np.corrcoef(found.ravel(), wrong.ravel())[0, 1] < 0.9
+
+
+@torch.no_grad()
+def float_logits(folder: Path, prompt: str | None, bundle: Bundle, codes: torch.Tensor) -> torch.Tensor:
+    """(n, D, codes) of ``codes`` (n, D) behind a prompt padded in front, masked and counted as in the release."""
+    length = bundle.manifest.frame_layout.prompt_length
+    ids = bundle.prompts.unconditional(length) if prompt is None else bundle.prompts.encode(prompt, length)
+    pads = int((ids == PADDING).sum())
+    model = LlamaForCausalLM.from_pretrained(folder / "llm", dtype=torch.float32)
+    vision, projector = (load_file(folder / part / "model.safetensors") for part in ("vision_tower", "mm_projector"))
+    text = model.model.embed_tokens(torch.from_numpy(np.where(ids == PADDING, 7, ids)))
+    embedded = torch.cat([text, reference.backbone_input(vision, projector, codes, False)])[None]
+    mask = torch.ones(embedded.shape[:2], dtype=torch.int64)
+    mask[:, :pads] = 0
+    positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)
+    hidden = model.model(inputs_embeds=embedded, attention_mask=mask, position_ids=positions).last_hidden_state[0]
+    return reference.depth_logits(vision, hidden[length - 1 : -1], codes, HEADS, False)
+
+
+def test_the_reference_computes_the_same_bits_with_replay(bundle: Bundle, dense: Generation) -> None:
+    middle = float(np.nanmedian(dense.tas))
+    settings = {"frames": FRAMES, "seed": 5, "record_logits": True, "replay": ReplaySettings((middle, middle))}
+    runs = [generate(bundle, [PROMPT, "a dog"], backend=name, **settings) for name in ("onnxruntime", "reference")]
+    assert 0.1 < runs[0].replay[1:].mean() < 0.9
+    for name in ("codes", "tas", "replay", "logits"):
+        np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name))
+
+
+def test_sinks_of_a_window_are_counted_behind_the_padding(bundle: Bundle) -> None:
+    backend = open_backend("reference", bundle)
+    layout = bundle.manifest.frame_layout
+    length = layout.prompt_length
+    tokens = np.stack([bundle.prompts.encode(PROMPT, length), bundle.prompts.unconditional(length)])
+    backend.start(1, layout.positions, bundle.manifest.sampling, ReplaySettings(), AttentionSettings(window=6, sinks=2))
+    backend.prefill(tokens)
+    visible = backend.state.mask[:, :length] == 0
+    for row, pads in zip(visible, (tokens == PADDING).sum(1), strict=True):
+        assert np.flatnonzero(row).tolist() == [pads, pads + 1, *range(length - 6, length)]
+
+
+def test_pictures_are_those_of_the_float_decoder(folder: Path, bundle: Bundle, dense: Generation) -> None:
+    codes = dense.codes[0].reshape(FRAMES, 4, 4, CODES).astype(np.int64)
+    vision = load_file(folder / "vision_tower/model.safetensors")
+    expected = reference.pictures(vision, torch.from_numpy(codes), False, None).permute(0, 2, 3, 1).numpy()
+    error = np.square(FrameDecoder(bundle)(codes) - expected).mean()
+    assert 10 * np.log10(255**2 / error) > 30
+
+
+def test_a_four_bit_export_that_stopped_goes_on_and_makes_the_same_bundle(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = export_model(folder, tmp_path / "whole", recipe="w4a8")
+    depth, calls = LayerQuantizer.depth, []
+
+    def stopped(self: LayerQuantizer, *given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return depth(self, *given)
+
+    monkeypatch.setattr(LayerQuantizer, "depth", stopped)
+    with pytest.raises(KeyboardInterrupt, match="2 of 2 layers are finished"):
+        export_model(folder, tmp_path / "stopped", recipe="w4a8")
+    monkeypatch.setattr(LayerQuantizer, "layer", None)  # none is quantized again
+    resumed = export_model(folder, tmp_path / "stopped", recipe="w4a8")
+    assert resumed.manifest.files == whole.manifest.files and GOLDEN_NODES not in whole.manifest.files
+
+
+def test_an_engine_and_a_frame_layout_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has a depth transformer; expected a model with one code a position"):
+        prepare_export(folder, tmp_path / "b", board="kv260")
+    with pytest.raises(UsageError, match="frame-layout: given for a checkpoint that has its own"):
+        prepare_export(folder, tmp_path / "b", frame_layout=tmp_path / "layout.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_context_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "c", "tiny")
+    path = tmp_path / "c/llm/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 300}))
+    result = run("export", str(tmp_path / "c"), "--out", str(tmp_path / "b"))
+    assert result.code == 2 and "max_position_embeddings 300" in result.stderr and not (tmp_path / "b").exists()
+
+
+def test_the_command_line_takes_any_words(bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "clip"
+    result = run("generate", str(bundle.path), "--prompt", "zebras", "--frames", "2", "--out", str(out))
+    assert result.code == 0 and (out / "video.mp4").exists()
+    result = run("generate", str(bundle.path), "--prompt", "x" * 99, "--out", str(tmp_path / "no"))
+    assert result.code == 2 and "tokens with its template; expected at most" in result.stderr
+
+
+def test_the_planner_counts_a_checkpoint_as_its_bundle(folder: Path, bundle: Bundle) -> None:
+    of_checkpoint, of_bundle = load_shape(folder), load_shape(bundle.path)
+    for name in ("backbone", "depth", "projections", "guided"):
+        assert getattr(of_checkpoint, name) == getattr(of_bundle, name)
+    assert of_checkpoint.frame_layout == of_bundle.frame_layout
