@@ -142,6 +142,7 @@ def test_every_import_is_a_declared_requirement(config: configparser.ConfigParse
     extras = {
         "backends": ["emulate", "board"],
         "board": ["board"],
+        "bundle": ["text"],
         "emulated": ["board"],
         "export": ["export", "train"],
         "cli": ["emulate", "export", "train"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ COMPARED = {  # in the order a step computes them, with their axes
     "logits": ("step", "clip", "code"),
     "codes": ("step", "clip"),
 }
+DEPTH_AXES = {"logits": ("step", "clip", "depth", "code"), "codes": ("step", "clip", "depth")}
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,19 @@ def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
     """Run frame 0 and the first steps of frame 1 of the prompts ``tokens`` (2, prompt_length) and store all of it.
 
     Odd layers replay whatever is eligible, even ones never do, so both ways are in the record. Of a model whose steps
-    take the reference seconds, ``SHORT_STEPS`` behind the prompt's first ``SHORT_PROMPT`` tokens: nothing replays.
+    take the reference seconds, ``SHORT_STEPS`` behind the prompt's last ``SHORT_PROMPT`` tokens: nothing replays.
     """
     layout, layers = backend.layout, backend.config.layers
     steps = layout.tokens_per_frame + min(STEPS_INTO_FRAME_1, layout.tokens_per_frame)
     if layers * backend.config.layer_weights * (layout.prompt_length + steps) > SHORTENED_FROM:
-        tokens, steps = tokens[:, :SHORT_PROMPT], SHORT_STEPS
+        tokens, steps = tokens[:, -SHORT_PROMPT:], SHORT_STEPS
+    shape = (steps, 1) if backend.depth is None else (steps, 1, backend.depth.codes_per_position)
+    draws = np.random.Philox(key=[0, 0]).random_raw(math.prod(shape)) >> np.uint64(40)
     clip = {
         "tokens": tokens,
-        "uniforms": np.random.Philox(key=[0, 0]).random_raw(steps)[:, None].astype(np.uint64) >> np.uint64(40),
+        "uniforms": draws.reshape(shape).astype(np.int64),
         "thresholds": np.where(np.arange(layers) % 2, -NEVER, NEVER),
     }
-    clip["uniforms"] = clip["uniforms"].astype(np.int64)
     record = _run(backend, clip, steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({**clip, **{name: getattr(record, name) for name in COMPARED}}, path)
@@ -87,16 +90,21 @@ def run_golden(backend: Backend, path: Path, steps: int | None = None) -> tuple[
 
 
 def first_of(found: FrameRecord, expected: FrameRecord) -> GoldenDifference | None:
-    """Of all that differs in two records of one clip; None if nothing does."""
+    """Of all that differs in two records of one clip; None if nothing does.
+
+    Of several codes a position, the logits of each follow from the codes before it.
+    """
     differences = []
     for order, name in enumerate(COMPARED):
         one, other = getattr(found, name), getattr(expected, name)
         for where in np.argwhere(one != other)[:1]:
-            differences.append((int(where[0]), order, name, tuple(map(int, where)), one, other))
+            depth = int(where[2]) if len(where) > len(COMPARED[name]) else -1
+            differences.append((int(where[0]), depth, order, name, tuple(map(int, where)), one, other))
     if not differences:
         return None
-    _, _, name, where, one, other = min(differences, key=lambda difference: difference[:2])
-    place = ", ".join(f"{axis} {index}" for axis, index in zip(COMPARED[name], where, strict=True))
+    *_, name, where, one, other = min(differences, key=lambda difference: difference[:3])
+    axes = COMPARED[name] if len(where) == len(COMPARED[name]) else DEPTH_AXES[name]
+    place = ", ".join(f"{axis} {index}" for axis, index in zip(axes, where, strict=True))
     return GoldenDifference(name, place, one[where].item(), other[where].item())
 
 

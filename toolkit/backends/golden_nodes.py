@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from ..config import BackboneConfig, FrameLayout
+from ..config import SAMPLED, BackboneConfig, DepthConfig, FrameLayout
 from ..errors import BundleError
 from ..program.trace import TraceLayout
 from ..settings import ReplaySettings, SamplingSettings
@@ -34,6 +34,7 @@ class TracingBackend(Protocol):
     name: str
     config: BackboneConfig
     layout: FrameLayout
+    depth: DepthConfig | None
     traced: bool
 
     def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None: ...
@@ -86,10 +87,17 @@ class NodeVectors:
 
 
 def record_nodes(backend: TracingBackend, clip: Path, path: Path) -> None:
-    """Trace ``backend`` over the golden clip's text and store what its nodes compute."""
+    """Trace ``backend`` over the golden clip's text and store what its nodes compute.
+
+    Nothing for a model with a depth transformer: there is no engine to compare.
+    """
+    if backend.depth is not None:
+        return
     golden, layout = load_file(clip), backend.layout
-    codes = golden["codes"][:-1, 0] + layout.code_offset  # the last one is read by no step
-    text = np.concatenate([golden["tokens"], np.broadcast_to(codes, (2, len(codes)))], axis=1)
+    codes = golden["codes"][:-1, 0]  # the last one is read by no step
+    forced = layout.forced(golden["tokens"].shape[1], len(codes))
+    behind = np.where(forced == SAMPLED, codes + layout.code_offset, forced)
+    text = np.concatenate([golden["tokens"], np.broadcast_to(behind, (2, len(behind)))], axis=1)
     traced = sorted({0, golden["tokens"].shape[1] - 1, text.shape[1] - 1})
     given = {
         "tokens": text,

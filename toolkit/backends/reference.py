@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..numerics.depth import predict_codes
 from ..numerics.keep import Keep, forget
 from ..numerics.linear import QuantizedRows
 from ..numerics.step import decode_step
@@ -21,7 +22,7 @@ class ReferenceBackend(SteppingBackend):
     traced = False  # there is always room
 
     def __init__(self, model: IntegerModel, cos: np.ndarray, sin: np.ndarray) -> None:
-        super().__init__(model.config, model.layout)
+        super().__init__(model.config, model.layout, model.depth and model.depth.config)
         self.model, self.cos, self.sin = model, cos, sin
         self._keep: Keep = forget
 
@@ -34,9 +35,13 @@ class ReferenceBackend(SteppingBackend):
         inputs = {**self.inputs, **caches, "mask": self.state.mask}
         return decode_step(self.model, self.cos, self.sin, inputs, self._keep)
 
+    def run_depth(self, hidden: np.ndarray) -> dict[str, np.ndarray]:
+        return predict_codes(self.model, hidden, self.sampling, self._keep)
+
     def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
         """One step, as ``decode`` with uniforms (1, clips): what every node computes, by name, in order.
 
+        Of a model without a depth transformer.
         See ``toolkit.program.trace.TraceLayout.arrays``: the same as the engine's.
         """
         kept: dict[str, np.ndarray] = {}

@@ -19,7 +19,8 @@ __all__ = ["BACKENDS", "DeviceChoice", "open_backend"]
 
 def _onnxruntime(bundle: Bundle, threads: int | None) -> Backend:
     manifest = bundle.manifest
-    return OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, threads)
+    path, depth = bundle.path / BACKBONE, manifest.depth
+    return OnnxRuntimeBackend(path, manifest.config, manifest.frame_layout, threads, depth=depth)
 
 
 def _reference(bundle: Bundle, threads: int | None) -> Backend:
@@ -60,6 +61,7 @@ def _pynq(bundle: Bundle, threads: int | None, device: DeviceChoice) -> Backend:
 
 
 BACKENDS = {"onnxruntime": _onnxruntime, "reference": _reference, "csim": _csim, "pynq": _pynq}
+ENGINES = ("csim", "pynq")  # the overlay's
 
 
 def open_backend(
@@ -69,13 +71,17 @@ def open_backend(
     check: bool = True,
     device: DeviceChoice | None = None,
 ) -> Backend:
-    """UsageError for a name that is not in ``BACKENDS``; ``threads`` None lets the back end choose.
+    """UsageError for a name that is not in ``BACKENDS``, BundleError for a model that the back end cannot run.
+
+    ``threads`` None lets the back end choose.
 
     A back end that is not the reference first repeats the start of the bundle's golden clip (BundleError if it
     computes other bits on this processor), unless ``check`` is False: for who wants to know what is wrong.
     """
     if name not in BACKENDS:
         raise UsageError("--backend", repr(name), f"one of {', '.join(BACKENDS)}", "Choose one of these.")
+    if name in ENGINES:
+        bundle.require_one_code()
     more = (device or DeviceChoice(),) if name == "pynq" else ()
     backend = BACKENDS[name](bundle, threads, *more)
     if check and name != "reference":

@@ -39,6 +39,7 @@ class DecodeState:
         self.k_cache: list[np.ndarray] = []
         self.v_cache: list[np.ndarray] = []
         self.mask = np.zeros((rows, 0), np.int32)
+        self.first = np.zeros(rows, np.int64)  # slot of each row behind its padding
         self._grow(layout.prompt_length + places)
 
     @property
@@ -62,29 +63,43 @@ class DecodeState:
             raise ValueError(f"position {self.position} is beyond the {self.limit} positions this state was made for")
         if self.position < self.slots:
             return False
-        self._grow(min(self.slots + self.layout.tokens_per_frame, self.limit))
+        self._grow_by_a_frame()
         return True
 
-    def append(self, outputs: dict[str, np.ndarray]) -> None:
-        """Take in a step's k, v, mlp_output and replay (stacked layers * rows) and move to the next position."""
+    def pretend(self, position: int) -> None:
+        """As if a run had come as far as ``position``, with zeros in the caches: what time does not depend on."""
+        while self.slots <= position:
+            self._grow_by_a_frame()
+        self.position = position
+        self.mask[:, :position] = 0
+
+    def append(self, outputs: dict[str, np.ndarray], padding: np.ndarray | bool = False) -> None:
+        """Take in a step's k, v, mlp_output and replay (stacked layers * rows) and move to the next position.
+
+        ``padding`` (rows,) bool: rows that read none there, in front of all they read; nothing will see the slot.
+        """
         shape = (self.config.layers, self.rows)
         k, v = (outputs[name].reshape(*shape, self.config.kv_heads, self.config.head_dim) for name in ("k", "v"))
         for layer in range(self.config.layers):
             self.k_cache[layer][:, :, self.position] = k[layer]
             self.v_cache[layer][:, :, self.position] = v[layer]
-        self._move_window()
+        self._move_window(padding)
         place = self.place
         self.replay_cache[place] = outputs["mlp_output"].reshape(*shape, -1)
         self.age[place] = (self.age[place] + 1) * outputs["replay"].reshape(shape)
         self.position += 1
 
-    def _move_window(self) -> None:
+    def _move_window(self, padding: np.ndarray | bool) -> None:
         """For the position after this one: this one's slot enters the window, and at most one other leaves it."""
-        self.mask[:, self.position] = 0
+        self.first += padding
+        self.mask[:, self.position] = np.where(padding, MASKED, 0)
         if self.attention.window is not None:
             leaving = self.position - self.attention.window
-            if leaving >= self.attention.sinks:
-                self.mask[:, leaving] = MASKED
+            if leaving >= 0:
+                self.mask[leaving >= self.first + self.attention.sinks, leaving] = MASKED
+
+    def _grow_by_a_frame(self) -> None:
+        self._grow(min(self.slots + self.layout.tokens_per_frame, self.limit))
 
     def _grow(self, slots: int) -> None:
         self.k_cache = [self._larger(old, slots) for old in self.k_cache or [None] * self.config.layers]

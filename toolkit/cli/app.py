@@ -23,6 +23,8 @@ COMMANDS = {
     "plan": "Estimate a model on a board: does it fit, how fast, what limits it.",
     "boards": "List the boards, and which of them a bundle runs on.",
     "doctor": "Look for what is missing or wrong on this computer or board, and how to mend it.",
+    "expand": "Multiply 4-bit weights out to 8 bits, for large models on this computer.",
+    "profile": "Time a step under onnxruntime, node by node, dense and all replayed.",
     "inspect": "Show what is in a bundle and verify it.",
     "overlay": "Build an overlay with AMD's tools, or show what was built.",
     "deploy": "Copy a bundle, an overlay and this project to a board, and install them there.",

@@ -87,7 +87,7 @@ def view_of(
     """The run with its pictures, decoded here as far as ``frames`` are not all of them."""
     if frames is None or frames.shape[1] != run.codes.shape[1]:
         decode = FrameDecoder(bundle)
-        frames = np.stack([decode(codes.reshape(-1, *run.grid)) for codes in run.codes])
+        frames = np.stack([decode(codes.reshape(-1, *run.grid, *codes.shape[2:])) for codes in run.codes])
     return RunView(run, frames, energy)
 
 

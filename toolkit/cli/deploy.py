@@ -56,7 +56,7 @@ def command(bundle: Path, target: str, as_json: bool, ssh_options: tuple[str, ..
     remote = Remote(place, options["port"], options["identity"], ssh_options)
     with progress() as advance:
         result = deploy(sources, remote, advance, not options["no_install"], options["bwlimit"])
-    phrase = sources.bundle.prompts.phrases[0] if sources.bundle.prompts.phrases else "PROMPT"
+    phrase = sources.bundle.prompts.known[0] if sources.bundle.prompts.known else "PROMPT"
     result["command"] += f" {quote(phrase)}"
     emit(result, as_json, _show)
 

@@ -31,13 +31,14 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "fastcar": manifest.fastcar,
         "recipe": manifest.recipe,
         "config": manifest.config.model_dump(),
+        "depth": manifest.depth and manifest.depth.model_dump(),
         "frame_layout": manifest.frame_layout.model_dump(),
         "tas_query": manifest.tas_query,
         "board": manifest.board,
         "overlay": manifest.overlay,
         "thresholds": manifest.thresholds,
         "sampling": vars(manifest.sampling),
-        "phrases": bundle.prompts.phrases,
+        "phrases": bundle.prompts.known,
         "words": sorted(bundle.prompts.words),
         "record": manifest.record,
         "linear_layers": {name: _linear(linear) for name, linear in linears},
@@ -49,20 +50,25 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
 def _linear(linear: Any) -> dict[str, Any]:
     inputs, outputs = linear.values.shape
     multipliers = 0 if linear.multiplier is None else linear.multiplier.nbytes
-    size = inputs * outputs * linear.bit_width // 8 + multipliers + linear.scale.nbytes
+    bias = 0 if linear.bias is None else linear.bias.nbytes
+    size = inputs * outputs * linear.bit_width // 8 + multipliers + linear.scale.nbytes + bias
     return {"shape": [inputs, outputs], "bit_width": linear.bit_width, "group_size": linear.group_size, "bytes": size}
 
 
 def _show(facts: dict[str, Any]) -> None:
     config, layout = facts["config"], facts["frame_layout"]
     height, width = layout["grid"]
+    parts = {"before a frame": "before_frame", "after a row": "after_row", "after a frame": "after_frame"}
+    separators = [f"{name} {', '.join(map(str, layout[key]))}" for name, key in parts.items() if layout[key]]
     shape = ", ".join(f"{key} {config[key]}" for key in ("layers", "hidden", "heads", "kv_heads", "mlp"))
     table(
         f"{facts['name']} ({facts['path']})",
         [
             ("recipe", str(facts["recipe"].get("name"))),
             ("backbone", shape),
+            *([("depth transformer", _depth(facts["depth"]))] if facts["depth"] else []),
             ("video", f"{layout['frames']} frames of {height} x {width} codes out of {layout['codes']}"),
+            *([("separators", "; ".join(separators))] if separators else []),
             ("TAS query", facts["tas_query"]),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
             ("default threshold", ", ".join(sorted({_threshold(t) for t in facts["thresholds"]}))),
@@ -80,6 +86,11 @@ def _show(facts: dict[str, Any]) -> None:
     table("Linear layers", rows, ("weights", "layers", "bytes"))
     files = [(name, f"{entry['bytes']:,}", entry["sha256"][:16]) for name, entry in facts["files"].items()]
     table("Files, all as the manifest says", files, ("file", "bytes", "sha256"))
+
+
+def _depth(depth: dict[str, Any]) -> str:
+    sizes = ", ".join(f"{key} {depth[key]}" for key in ("layers", "hidden", "heads", "mlp"))
+    return f"{sizes}; {depth['codes_per_position']} codes a position"
 
 
 def _short(value: Any) -> str:

@@ -29,7 +29,7 @@ LAYER_VALUES = {  # of a layer, in the order a step computes them
 
 @dataclass(frozen=True)
 class Difference:
-    """The first value that differs; ``index`` counts within the layer's values: (row, ...) or (clip, code)."""
+    """The first value that differs; ``index`` counts within the layer's values: (row, ...) or (clip, ..., code)."""
 
     frame: int
     position: int
@@ -53,7 +53,7 @@ class Recorder:
 
     def __init__(self, backend: Backend) -> None:
         self.backend, self.name = backend, backend.name
-        self.config, self.layout = backend.config, backend.layout
+        self.config, self.layout, self.depth = backend.config, backend.layout, backend.depth
         self.decoded: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self.records: list[FrameRecord] = []
 
@@ -67,8 +67,8 @@ class Recorder:
         self._prompt = tokens.copy()
         self.backend.prefill(tokens)
 
-    def score(self, tokens: np.ndarray) -> np.ndarray:
-        return self.backend.score(tokens)
+    def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
+        return self.backend.score(tokens, following)
 
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
         self.decoded.append((tokens.copy(), uniforms.copy(), thresholds.copy()))
@@ -129,9 +129,25 @@ def _at_position(
                 continue
             if place := first_unequal(*pair):
                 return Difference(frame, position, layer, node, *place)
-    for name in ("logits", "codes"):
-        if name in one and (place := first_unequal(one[name], other[name])):
-            return Difference(frame, position, None, RECORDED[name], *place)
+    if place := _first_of_predictions(one, other):
+        return Difference(frame, position, None, *place)
+    return None
+
+
+def _first_of_predictions(
+    one: dict[str, Any], other: dict[str, Any]
+) -> tuple[str, tuple[int, ...], float, float] | None:
+    """Node, index and both values. Of several codes a position, the logits of each follow from the codes before it."""
+    if not one:
+        return None
+    depths = range(one["codes"].shape[1]) if one["codes"].ndim == 2 else (None,)
+    for depth in depths:
+        own = ... if depth is None else np.s_[:, depth]
+        for name in ("logits", "codes"):
+            if place := first_unequal(one[name][own], other[name][own]):
+                (clip, *rest), found, expected = place
+                index = (clip, *rest) if depth is None else (clip, depth, *rest)
+                return RECORDED[name], index, found, expected
     return None
 
 

@@ -16,20 +16,22 @@ __all__ = ["Generation"]
 class Generation:
     """One batch of clips. Rows are the conditional sequences of all clips, then the unconditional ones.
 
-    ``tas`` and ``replay`` at [frame, place] belong to the step at that code's own position, the step that reads it.
+    ``tas`` and ``replay`` at [frame, place] belong to the step at that code's (or separator's) own position, the step
+    that reads it; codes and logits are of the places of codes alone, the cells.
     The clip's last position predicts nothing and is never run: there ``tas`` is NaN and ``replay`` False, as is
     ``tas`` in frame 0, which has no frame before it.
     """
 
     prompts: tuple[str, ...]  # one a clip
-    codes: np.ndarray  # (clips, frames, places) int32
+    codes: np.ndarray  # (clips, frames, cells) int32; (clips, frames, cells, D) with a depth transformer
     tas: np.ndarray  # (frames, places, layers, rows) float32, in units of pre-softmax attention logits
     replay: np.ndarray  # (frames, places, layers, rows) bool
     thresholds: tuple[float | None, ...]  # one a layer, in the unit of tas; None: the layer never replays
     seconds: np.ndarray  # (frames,) float64, wall time of the frame's steps
-    grid: tuple[int, int]  # places of a frame as (height, width)
+    grid: tuple[int, int]  # cells of a frame as (height, width)
     attention: AttentionSettings = FULL_ATTENTION
-    logits: np.ndarray | None = None  # (clips, frames, places, codes) float32 after guidance, when recorded
+    cell_places: tuple[int, ...] | None = None  # of a frame, the place of each cell; None: all places are cells
+    logits: np.ndarray | None = None  # codes' shape + (codes,) float32 after guidance, when recorded
     interrupted: bool = False  # stopped before the last frame; the frames here are whole
     fault: DeviceError | None = None  # of the device, before the last frame; likewise
 
@@ -38,12 +40,17 @@ class Generation:
         return not self.interrupted and self.fault is None
 
     @property
+    def cell_replay(self) -> np.ndarray:
+        """``replay`` at the cells: (frames, cells, layers, rows) bool."""
+        return self.replay if self.cell_places is None else self.replay[:, list(self.cell_places)]
+
+    @property
     def rows(self) -> int:
         return self.replay.shape[3]
 
     @property
     def steps(self) -> int:
-        """Steps that read a code: every position of the frames but the last one."""
+        """Steps that read a code or a separator: every position of the frames but the last one."""
         return self.replay.shape[0] * self.replay.shape[1] - 1
 
     @property

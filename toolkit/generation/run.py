@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ..backends.protocol import Backend, FrameRecord
+from ..backends.protocol import Backend, FrameRecord, next_read
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
 from ..config import FrameLayout
@@ -20,7 +21,7 @@ from .record import Generation
 __all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "uniforms"]
 
 OnFrame = Callable[[int, np.ndarray], None]
-"""Called with the frame's number and its codes (clips, height, width) as soon as they exist."""
+"""Called with the frame's number and its codes (clips, height, width[, D]) as soon as they exist."""
 
 
 def generate(
@@ -59,12 +60,14 @@ def generate(
     attention = attention or FULL_ATTENTION
     tokens = _prompt_tokens(bundle, prompts, sampling)
     thresholds = _thresholds(bundle, replay)
-    draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame)
+    depth = bundle.manifest.depth
+    draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame, depth and depth.codes_per_position)
     if isinstance(backend, str):
         backend = open_backend(backend, bundle)
     backend.start(len(prompts), layout.frame_start(frames), sampling, replay, attention, record_logits)
 
     records: list[FrameRecord] = []
+    cells = layout.cell_places
     interrupted, fault = False, None
     try:
         backend.prefill(tokens[:, :-1])
@@ -73,9 +76,10 @@ def generate(
             first = frame * layout.tokens_per_frame
             record = backend.decode(current, draws[first : first + layout.tokens_per_frame], thresholds)
             records.append(record)
-            current = np.tile(record.codes[-1] + layout.code_offset, tokens.shape[0] // len(prompts))
+            last = layout.frame_start(frame + 1) - 2
+            current = next_read(last, record.codes[-1], tokens.shape[0], layout, depth)
             if on_frame:
-                on_frame(frame, record.codes.T.reshape(len(prompts), *layout.grid))
+                on_frame(frame, _by_clip(record.codes[cells], layout.grid))
     except KeyboardInterrupt:
         if not records:
             raise
@@ -110,11 +114,15 @@ def check_seed(seed: int) -> int:
     return operator.index(seed)
 
 
-def uniforms(seed: int, clips: int, steps: int) -> np.ndarray:
-    """(steps, clips) int64 below 2^24: the high bits of Philox-4x64-10, key (seed, clip), whose stream NumPy keeps."""
+def uniforms(seed: int, clips: int, steps: int, codes_per_position: int | None = None) -> np.ndarray:
+    """(steps, clips) int64 below 2^24: the high bits of Philox-4x64-10, key (seed, clip), whose stream NumPy keeps.
+
+    (steps, clips, ``codes_per_position``) for a depth transformer: a clip's draws in the order of its codes.
+    """
     keys = [np.array([check_seed(seed), clip], np.uint64) for clip in range(clips)]
-    raw = [np.random.Philox(key=key).random_raw(steps) >> np.uint64(40) for key in keys]
-    return np.stack(raw, axis=1).astype(np.int64)
+    shape = (steps,) if codes_per_position is None else (steps, codes_per_position)
+    raw = [np.random.Philox(key=key).random_raw(math.prod(shape)) >> np.uint64(40) for key in keys]
+    return np.stack([draws.reshape(shape) for draws in raw], axis=1).astype(np.int64)
 
 
 def _prompt_tokens(bundle: Bundle, prompts: tuple[str, ...], sampling: SamplingSettings) -> np.ndarray:
@@ -146,7 +154,7 @@ def _generation(
     records: list[FrameRecord],
     record_logits: bool,
 ) -> Generation:
-    """Codes by the step that predicts them, TAS and decisions by the position that was read."""
+    """Codes by the step that predicts them, TAS and decisions by the position that was read, separators included."""
     manifest = bundle.manifest
     layout, layers = manifest.frame_layout, manifest.config.layers
     frames, places = len(records), layout.tokens_per_frame
@@ -159,14 +167,22 @@ def _generation(
     decided = np.zeros((frames * places, layers, rows), np.bool_)
     decided[:-1] = flags
     logits = np.concatenate([record.logits for record in records]) if record_logits else None
+    cells = layout.cell_places
     return Generation(
         prompts=prompts,
-        codes=codes.T.reshape(len(prompts), frames, places).astype(np.int32),
+        codes=_by_clip(codes, (frames, places))[:, :, cells].astype(np.int32),
         tas=tas.reshape(frames, places, layers, rows),
         replay=decided.reshape(frames, places, layers, rows),
         thresholds=replay.thresholds or (None,) * layers,
         seconds=np.array([record.seconds for record in records]),
         grid=layout.grid,
+        cell_places=tuple(cells.tolist()),
         attention=attention,
-        logits=None if logits is None else logits.swapaxes(0, 1).reshape(len(prompts), frames, places, -1),
+        logits=None if logits is None else _by_clip(logits, (frames, places))[:, :, cells],
     )
+
+
+def _by_clip(recorded: np.ndarray, positions: tuple[int, ...]) -> np.ndarray:
+    """(steps, clips, ...) -> (clips, *positions, ...)."""
+    _, clips, *rest = recorded.shape
+    return recorded.swapaxes(0, 1).reshape(clips, *positions, *rest)

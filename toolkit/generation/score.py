@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ..backends.protocol import Backend
+from ..config import SAMPLED, FrameLayout
 from ..settings import ReplaySettings, SamplingSettings
 
 __all__ = ["cross_entropy"]
@@ -14,26 +15,53 @@ __all__ = ["cross_entropy"]
 CHUNK = 64  # positions whose logits are held at a time
 
 
-def cross_entropy(backend: Backend, tokens: np.ndarray, on_position: Callable[[int, int], None] | None = None) -> float:
-    """Nats per code of tokens (clips, positions) int64, prompts and codes, each code predicted from all before it.
+def cross_entropy(
+    backend: Backend,
+    tokens: np.ndarray,
+    on_position: Callable[[int, int], None] | None = None,
+    codes: np.ndarray | None = None,
+) -> float:
+    """Nats per code of tokens (clips, positions) int64, prompts, codes and separators, each code predicted from all
+    before it. Separators are read, but nobody has to guess them: they do not count.
 
-    Dense and without guidance, in the integer arithmetic that generates: the figure to hold against that of the
-    float model. ValueError for clips without a code or longer than the model's context.
+    With a depth transformer: of ``codes`` (clips, n, D) int64 behind tokens (clips, prompt_length). Dense and without
+    guidance, in the integer arithmetic that generates: the figure to hold against that of the float model. ValueError
+    for clips without a code or longer than the model's context.
     """
-    layout = backend.layout
-    clips, positions = tokens.shape
-    if not layout.prompt_length < positions <= layout.positions:
-        raise ValueError(f"{positions} positions; expected {layout.prompt_length + 1} to {layout.positions}")
+    layout, end = backend.layout, backend.layout.prompt_length
+    clips, positions = tokens.shape[0], tokens.shape[1] + (0 if codes is None else codes.shape[1])
+    if not end < positions <= layout.positions:
+        raise ValueError(f"{positions} positions; expected {end + 1} to {layout.positions}")
+    if (codes is None) != (backend.depth is None) or (codes is not None and tokens.shape[1] != end):
+        raise ValueError("codes apart from a whole prompt; expected with a depth transformer, and only then")
     backend.start(clips, positions, SamplingSettings(), ReplaySettings())
-    backend.prefill(tokens[:, : layout.prompt_length - 1])
-    total = 0.0
-    for first in range(layout.prompt_length - 1, positions - 1, CHUNK):
-        last = min(first + CHUNK, positions - 1)
-        logits = backend.score(tokens[:, first:last]).astype(np.float64)
-        target = tokens[:, first + 1 : last + 1].T[..., None] - layout.code_offset
+    own = layout.forced(end, positions - end) == SAMPLED
+    if not own.any():
+        raise ValueError(f"{positions} positions, none of them a code's; expected longer clips")
+    backend.prefill(tokens[:, : end - 1])
+    total, done = 0.0, 0
+    for read, target in _chunks(tokens, codes, layout):
+        logits = backend.score(read, None if codes is None else target).astype(np.float64)
+        counted = own[done : done + target.shape[1]]
+        logits, wanted = logits[counted], target.swapaxes(0, 1)[counted][..., None]
         peak = logits.max(axis=-1, keepdims=True)
         log_sum = peak + np.log(np.exp(logits - peak).sum(axis=-1, keepdims=True))
-        total += float((log_sum - np.take_along_axis(logits, target, axis=-1)).sum())
+        total += float((log_sum - np.take_along_axis(logits, wanted, axis=-1)).sum())
+        done += target.shape[1]
         if on_position:
-            on_position(last, positions - 1)
-    return total / (clips * (positions - layout.prompt_length))
+            on_position(end - 1 + done, positions - 1)
+    return total / (clips * int(own.sum()) * (1 if codes is None else codes.shape[2]))
+
+
+def _chunks(
+    tokens: np.ndarray, codes: np.ndarray | None, layout: FrameLayout
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """What positions read and the codes after them, from the prompt's last token on, ``CHUNK`` at a time."""
+    end = layout.prompt_length
+    if codes is not None:
+        yield tokens[:, end - 1 :], codes[:, :1]
+        read, target = codes[:, :-1], codes[:, 1:]
+    else:
+        read, target = tokens[:, end - 1 : -1], tokens[:, end:] - layout.code_offset
+    for first in range(0, read.shape[1], CHUNK):
+        yield read[:, first : first + CHUNK], target[:, first : first + CHUNK]

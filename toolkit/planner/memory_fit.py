@@ -45,7 +45,7 @@ def memory_need(passes: tuple[Pass, ...], rows: Rows) -> MemoryNeed:
         records += one.plan.program().nbytes
         if one.name != BACKBONE and one.steps == 1:
             continue  # a linear layer keeps nothing
-        steps = one.layout.tokens_per_frame
+        steps = max(one.layout.tokens_per_frame, one.layout.prompt_length) if one.name == BACKBONE else one.steps
         layout = StateLayout.for_clip(
             one.config, one.layout, rows.rows, rows.clips, one.layout.positions, steps, logits=False
         )

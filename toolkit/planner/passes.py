@@ -67,8 +67,7 @@ def passes(shape: ModelShape, int4: dict[str, bool]) -> tuple[Pass, ...]:
     if shape.depth is None:
         backbone = Pass(BACKBONE, config, layout, int4)
     else:  # its head is the depth transformer's, and codes are embedded by a projection
-        layout = layout.model_copy(update={"codes": STUB_CODES})
-        config = config.model_copy(update={"vocab": layout.code_offset + STUB_CODES})
+        config, layout = _without_codes(config, layout)
         backbone = Pass(BACKBONE, config, layout, int4, ENDING)
     every = [backbone]
     if shape.depth is not None:
@@ -81,6 +80,18 @@ def passes(shape: ModelShape, int4: dict[str, bool]) -> tuple[Pass, ...]:
             found = f"{one.name}: {error.found}"
             raise UsageError(shape.name, found, error.expected, "No engine of this kind holds it.") from error
     return tuple(every)
+
+
+def _without_codes(config: BackboneConfig, layout: FrameLayout) -> tuple[BackboneConfig, FrameLayout]:
+    """Their embedding left out; the separators' rows follow what is left of them."""
+    end = layout.code_offset + STUB_CODES
+    row = {token: end + index for index, token in enumerate(sorted(layout.separators))}
+    names = ("before_frame", "after_row", "after_frame")
+    moved = {name: tuple(row[token] for token in getattr(layout, name)) for name in names}
+    return (
+        config.model_copy(update={"vocab": end + len(row)}),
+        layout.model_copy(update={"codes": STUB_CODES, **moved}),
+    )
 
 
 def _depth(depth: DepthTransformer, int4: dict[str, bool]) -> Pass:

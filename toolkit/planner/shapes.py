@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,12 @@ from pydantic import Field, ValidationError, model_validator
 from ...boards.load import tomllib
 from ...export.huggingface.config import is_huggingface, read_config
 from ...export.huggingface.layout import NAME, check_layout, read_layout
+from ...export.vila_u.config import SAMPLING, is_vila_u
+from ...export.vila_u.config import read_config as read_vila_u
+from ...export.vila_u.layout import frame_layout
+from ...export.vila_u.prompt import read_prompts
 from ..bundle.manifest import Manifest
-from ..config import BackboneConfig, FrameLayout, Frozen
+from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_separators
 from ..errors import CheckpointError, UsageError
 
 __all__ = ["DepthTransformer", "ModelShape", "Projection", "file_word", "load_shape", "shape_names"]
@@ -74,6 +79,12 @@ class ModelShape(Frozen):
     projections: tuple[Projection, ...] = ()
     recipe: str | None = None  # a bundle's
 
+    @model_validator(mode="after")
+    def _within_the_vocabulary(self) -> ModelShape:
+        if wrong := check_separators(self.frame_layout, self.backbone.vocab):
+            raise ValueError(f"frame_layout: {wrong}")
+        return self
+
 
 def shape_names() -> tuple[str, ...]:
     """The built-in shapes, in alphabetical order."""
@@ -126,14 +137,35 @@ def _read(path: Path) -> ModelShape:
 
 def _of_bundle(folder: Path) -> ModelShape:
     manifest = Manifest.read(folder / MANIFEST)
-    return ModelShape(
-        name=manifest.name,
-        title=f"bundle {folder}",
-        backbone=manifest.config,
-        frame_layout=manifest.frame_layout,
-        guided=manifest.sampling.guided,
-        recipe=manifest.recipe.get("name"),
-    )
+    depth = manifest.depth
+    try:
+        return ModelShape(
+            name=manifest.name,
+            title=f"bundle {folder}",
+            backbone=manifest.config,
+            frame_layout=manifest.frame_layout,
+            guided=manifest.sampling.guided,
+            depth=_depth_of(depth, manifest.frame_layout.codes) if depth else None,
+            projections=_projections_of(depth, manifest.config.hidden) if depth else (),
+            recipe=manifest.recipe.get("name"),
+        )
+    except ValidationError as error:  # runs, but is not to be counted
+        expected, fix = "a depth transformer that can be counted", "Plan for a shape file like vila-u-7b.toml."
+        raise UsageError(folder, _first(error), expected, fix) from error
+
+
+def _depth_of(depth: DepthConfig, codes: int) -> DepthTransformer:
+    names = ("layers", "hidden", "heads", "mlp", "codes_per_position")
+    return DepthTransformer(codes=codes, **{name: getattr(depth, name) for name in names})
+
+
+def _projections_of(depth: DepthConfig, hidden: int) -> tuple[Projection, ...]:
+    """Hidden state and codes into the depth transformer, all codes but the last; all of them into the backbone."""
+    into = [Projection(inputs=hidden, outputs=depth.hidden)]
+    if depth.codes_per_position > 1:
+        into.append(Projection(inputs=depth.code_dim, outputs=depth.hidden, times=depth.codes_per_position - 1))
+    widths = (depth.code_dim, *[hidden] * depth.projector_layers)
+    return (*into, *(Projection(inputs=inputs, outputs=outputs) for inputs, outputs in pairwise(widths)))
 
 
 def _of_checkpoint(path: Path, name: str) -> ModelShape:
@@ -141,6 +173,8 @@ def _of_checkpoint(path: Path, name: str) -> ModelShape:
     expected, fix = "backbone and frame_layout, as in the project's own checkpoints", "Is it the right folder?"
     try:
         declared: Any = json.loads(path.read_text("utf-8"))
+        if is_vila_u(declared):
+            return _of_vila_u(path.parent)
         if is_huggingface(declared):
             return _of_huggingface(path)
         parts = {key: declared[key] for key in ("backbone", "frame_layout")}
@@ -164,6 +198,19 @@ def _of_huggingface(path: Path) -> ModelShape:
         backbone=config.backbone,
         frame_layout=layout.frame_layout,
         guided=layout.settings().guided,
+    )
+
+
+def _of_vila_u(folder: Path) -> ModelShape:
+    config = read_vila_u(folder)
+    return ModelShape(
+        name=folder.resolve().name,
+        title=f"checkpoint {folder.name}",
+        backbone=config.llama.backbone,
+        frame_layout=frame_layout(folder, config, read_prompts(folder, config)),
+        guided=SAMPLING.guided,
+        depth=_depth_of(config.depth, config.codes),
+        projections=_projections_of(config.depth, config.llama.backbone.hidden),
     )
 
 

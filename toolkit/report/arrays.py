@@ -45,8 +45,8 @@ def layer_ratio(run: Generation) -> np.ndarray:
 
 
 def place_ratio(run: Generation, rows: tuple[int, ...]) -> np.ndarray:
-    """Share of (layer, row) pairs that replayed at each place: (frames, grid height, grid width) float64."""
-    share = run.replay[..., list(rows)].mean(axis=(2, 3))
+    """Share of (layer, row) pairs that replayed at each cell: (frames, grid height, grid width) float64."""
+    share = run.cell_replay[..., list(rows)].mean(axis=(2, 3))
     return share.reshape(len(share), *run.grid)
 
 

@@ -117,14 +117,15 @@ def _quality(index: int, replay: RunView, dense: RunView) -> list[tuple[str, str
     """Title, note and figure of each per-frame measure."""
     reference, video = dense.frames[index], replay.frames[index]
     decibels = psnr_per_frame(reference, video)
-    agreement = (dense.generation.codes[index] == replay.generation.codes[index]).mean(axis=1)
+    equal = dense.generation.codes[index] == replay.generation.codes[index]
+    agreement = equal.reshape(len(equal), -1).mean(axis=1)
     figures = [("PSNR", "against the dense run; a ring marks an identical frame", frame_line(decibels, "dB", "replay"))]
     if min(video.shape[1:3]) >= WINDOW:
         similarity = ssim_per_frame(reference, video)
         low = min(0.9, float(similarity.min()) - 0.03)
         figures.append(("SSIM", "1 is identical", frame_line(similarity, "", "replay", (low, 1.0))))
     share = frame_line(100 * agreement, "%", "replay", (0.0, 100.0))
-    return [*figures, ("Codes equal to dense", "share of the places of a frame", share)]
+    return [*figures, ("Codes equal to dense", "share of the codes of a frame", share)]
 
 
 def _layers(replay: RunView) -> list[dict]:

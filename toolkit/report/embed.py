@@ -41,8 +41,8 @@ def place_tiles(run: RunView) -> list[str]:
 
 
 def player_data(run: RunView, facts: ReportFacts) -> dict:
-    """What the page's script reads. ``bits``: replay (frames, places, layers, rows), 8 a byte, high bit first."""
-    replay = run.generation.replay
+    """What the page's script reads. ``bits``: replay (frames, cells, layers, rows), 8 a byte, high bit first."""
+    replay = run.generation.cell_replay
     return {
         "shape": list(replay.shape),
         "grid": list(run.generation.grid),

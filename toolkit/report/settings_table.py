@@ -15,7 +15,9 @@ __all__ = ["settings_table", "threshold_text"]
 def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
     """(name, value) in reading order; what is not known has no line."""
     height, width = run.frames.shape[2:4]
-    grid = run.generation.grid
+    grid, places = run.generation.grid, run.generation.replay.shape[1]
+    separators = places - grid[0] * grid[1]
+    where = f"{grid[0]} x {grid[1]} places a frame" + (f" and {separators} of separators" if separators else "")
     lines = [
         ("model", facts.model),
         ("recipe", facts.recipe),
@@ -24,7 +26,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("device", _device_text(facts.device)),
         *(("prompt" if run.clips == 1 else f"prompt, clip {i}", text) for i, text in enumerate(run.generation.prompts)),
         ("video", f"{run.frame_count} frames of {height} x {width} pixels, {facts.frames_per_second:g} a second"),
-        ("positions", f"{grid[0]} x {grid[1]} places a frame, {run.layers} layers, {run.generation.rows} rows a step"),
+        ("positions", f"{where}, {run.layers} layers, {run.generation.rows} rows a step"),
         ("thresholds", threshold_text(run.thresholds)),
         *_replay_lines(facts.replay),
         ("attention", _attention_text(run.generation.attention)),

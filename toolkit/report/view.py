@@ -28,11 +28,11 @@ class RunView:
         if frames.ndim != 5 or frames.shape[4] != 3 or frames.dtype != np.uint8 or 0 in frames.shape:
             found = f"frames of shape {frames.shape} and type {frames.dtype}"
             raise ValueError(f"run: {found}; expected (clips, frames, height, width, 3) of uint8 RGB, none empty")
-        if frames.shape[:2] != run.codes.shape[:2] or run.replay.shape[:2] != run.codes.shape[1:]:
+        if frames.shape[:2] != run.codes.shape[:2] or run.cell_replay.shape[:2] != run.codes.shape[1:3]:
             found = f"{frames.shape[:2]} frames, codes {run.codes.shape}, replay {run.replay.shape}"
             raise ValueError(f"run: {found}; expected the same clips, frames and places in all")
-        if run.replay.shape[1] != run.grid[0] * run.grid[1]:
-            raise ValueError(f"run: {run.replay.shape[1]} places a frame; expected those of the grid {run.grid}")
+        if run.codes.shape[2] != run.grid[0] * run.grid[1]:
+            raise ValueError(f"run: {run.codes.shape[2]} codes a frame; expected those of the grid {run.grid}")
         if run.tas.shape != run.replay.shape or len(run.seconds) != len(run.replay) or run.rows % self.clips:
             found = f"tas {run.tas.shape}, replay {run.replay.shape}, seconds {run.seconds.shape}, {self.clips} clips"
             raise ValueError(f"run: {found}; expected equal tas and replay, one time a frame, and whole rows a clip")

@@ -13,16 +13,22 @@ __all__ = ["FollowingDecoder", "FrameDecoder"]
 
 
 class FrameDecoder:
-    """``decoder(codes)``: codes (frames, height, width) -> RGB (frames, height', width', 3) uint8.
+    """``decoder(codes)``: codes (frames, height, width[, D]) -> RGB (frames, height', width', 3) uint8.
 
+    Residual codes have a last axis more. A graph whose frame axis is 1 gets one frame after the other.
     The decoder is integer arithmetic: equal codes are equal pixels on every machine.
     """
 
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         self.session = open_session(bundle.path / DECODER, threads)
+        self.single = self.session.get_inputs()[0].shape[0] == 1
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
-        return self.session.run(["frames"], {"codes": np.ascontiguousarray(codes, np.int64)})[0]
+        codes = np.ascontiguousarray(codes, np.int64)
+        return np.concatenate([self._run(frame) for frame in codes[:, None]]) if self.single else self._run(codes)
+
+    def _run(self, codes: np.ndarray) -> np.ndarray:
+        return self.session.run(["frames"], {"codes": codes})[0]
 
 
 class FollowingDecoder:
@@ -34,7 +40,7 @@ class FollowingDecoder:
         self._frames: list[Future[np.ndarray]] = []
 
     def add(self, codes: np.ndarray) -> None:
-        """Codes of one frame, (clips, height, width); they are not to change afterwards."""
+        """Codes of one frame, (clips, height, width[, D]); they are not to change afterwards."""
         self._frames.append(self._pool.submit(self._decode, codes))
 
     def finish(self) -> np.ndarray:

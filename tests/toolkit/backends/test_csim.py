@@ -71,6 +71,19 @@ def test_dense(bits, tas_query, sampling):
     assert_same_bits(generate_clip(simulation(model), run), generate_clip(reference_backend(model), run))
 
 
+@pytest.mark.parametrize("biases", [("attention_bias",), ("mlp_bias",), ("attention_bias", "mlp_bias")])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_biases(bits, biases):
+    """Of some layers or all, with outputs that fill no tile; rows that replay too."""
+    shape, groups = (EIGHT, {}) if bits == 8 else (FOUR, GROUPS)
+    shape = shape.model_copy(update=dict.fromkeys(biases, True))
+    model = random_model(bits, shape=shape, frames=layout(**LONG), groups=groups)
+    run = replaying(model, Run(clips=2))
+    expected = generate_clip(reference_backend(model), run)
+    assert 0.05 < expected.replay.mean() < 0.8
+    assert_same_bits(generate_clip(simulation(model), run), expected)
+
+
 def test_layers_of_either_width():
     eight = random_model(8, shape=FOUR, frames=layout(**LONG))
     layers = (eight.layers[0], model_of(4).layers[1], eight.layers[2])

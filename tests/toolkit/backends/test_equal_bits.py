@@ -79,6 +79,18 @@ def test_replay(backends, bits, tas_query, sampling, policy):
     assert_same_bits(generate_clip(onnx, run), expected)
 
 
+@pytest.mark.parametrize("biases", [("attention_bias",), ("mlp_bias",), ("attention_bias", "mlp_bias")])
+@every_recipe
+def test_biases(lowered, bits, biases):
+    """Of some layers or all; the clip is another one than without."""
+    model, path = lowered(bits, **dict.fromkeys(biases, True))
+    reference, plain = reference_backend(model), reference_backend(random_model(bits))
+    run = Run(thresholds=half(reference, Run()))
+    expected = generate_clip(reference, run)
+    assert expected.replay.any() and (expected.logits != generate_clip(plain, run).logits).any()
+    assert_same_bits(generate_clip(onnx_backend(model, path), run), expected)
+
+
 @pytest.mark.parametrize("policy", ["independent", "mean", "all"])
 @every_recipe
 def test_ten_rows(backends, bits, policy):

@@ -143,6 +143,12 @@ def test_a_clip_is_its_frames() -> None:
     assert drs.cycles_per_step == pytest.approx(np.mean(drs.frames))
     assert counts["replay"].cycles_per_step == pytest.approx(dense.cycles_per_step, rel=0.01)
 
+    lines = layout.model_copy(update={"after_row": (0,), "after_frame": (1,)})
+    separated = clip_counts(step_counter(), lines, 22, 2, Replay(1.0, "all"))["dense"]
+    assert separated.tokens_per_frame == 16 * 17 + 1, "a forced place costs a whole step"
+    assert separated.cycles_per_clip == pytest.approx(separated.prompt_cycles + 273 * sum(separated.frames))
+    assert separated.frames[2] > dense.frames[2], "and its keys are read by all that follow"
+
     long = shape.frame_layout.model_copy(update={"frames": 40, "grid": (4, 8)})
     sampled = clip_counts(step_counter(), long, 22, 2, Replay(0.8, "all"))["replay+drs"]
     assert len(sampled.frames) == 40 and sampled.frames[0] > 1.5 * max(sampled.frames[1:])

@@ -132,3 +132,41 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(BundleError):
         load_shape(tmp_path)
+
+
+def test_a_frame_of_emu3_has_its_separators() -> None:
+    """33 positions a row, the last one an end of line, and the end of the frame: their tokens precede the codes."""
+    shape = load_shape("emu3-8b")
+    layout = shape.frame_layout
+    assert layout.tokens_per_frame == 32 * 33 + 1 == 1057 and layout.cells == 1024
+    assert layout.positions == 64 + 4 * 1057
+    assert max(layout.separators) < layout.code_offset == shape.backbone.vocab - layout.codes
+
+
+def test_context_frames_of_ivideogpt_are_its_prompt() -> None:
+    """256 + 1 tokens of two context frames, the first without its slot token, and 16 + 1 of each of 14 others."""
+    layout = load_shape("ivideogpt-medium").frame_layout
+    assert layout.prompt_length == 2 * 257 - 1 and layout.tokens_per_frame == 17
+    assert layout.positions == 2 * 257 + 14 * 17 - 1
+
+
+def test_separators_of_a_model_whose_codes_are_embedded_elsewhere() -> None:
+    """The backbone's codes are left out of its program, the separators are not."""
+    shape = load_shape("vila-u-7b")
+    plain = shape.frame_layout
+    separated = plain.model_copy(update={"after_row": (48_387 + 1,), "before_frame": (5, 6)})
+    backbone = shape.backbone.model_copy(update={"vocab": 48_389})
+    one, other = (
+        passes(shape.model_copy(update=parts), int4_layers("w8a8"))[0]
+        for parts in ({}, {"frame_layout": separated, "backbone": backbone})
+    )
+    assert other.layout.tokens_per_frame == 16 * 17 + 2
+    assert other.config.vocab == one.config.vocab + 3
+    assert max(other.layout.separators) < other.config.vocab
+
+
+def test_separators_outside_the_vocabulary(tmp_path: Path) -> None:
+    text = (Path(shapes.__file__).parent / "shapes/llama-1.1b.toml").read_text()
+    (tmp_path / "shape.toml").write_text(text.replace("codes = 1024", "codes = 1024\nafter_row = [1280]"))
+    with pytest.raises(UsageError, match="separator 1280, beyond the vocabulary of 1280"):
+        load_shape(tmp_path / "shape.toml")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fastcar.toolkit.report import RunView, psnr, ssim_per_frame, summary, summary_table
+from fastcar.toolkit.report import ReportFacts, RunView, psnr, ssim_per_frame, summary, summary_table
 from fastcar.toolkit.report.arrays import frame_layer_ratio, layer_ratio, place_ratio, tas_bins
+from fastcar.toolkit.report.embed import player_data
 
 
 def test_ratios_count_each_evaluation(make_pair):
@@ -28,6 +31,27 @@ def test_ratios_count_each_evaluation(make_pair):
     assert numbers["replay_ratio"] == pytest.approx(replayed / evaluations)
     assert numbers["eligible_replay_ratio"] == pytest.approx(replayed / eligible)
     assert numbers["skipped_ratio"] == pytest.approx(skipped / pairs)
+
+
+def test_separators_count_but_are_not_shown(make_pair):
+    """Places 0 and 5 of eight hold separators; the picture has the six cells, ratios all places."""
+    replay, _ = make_pair(frames=3)
+    run = replay.generation
+    cells = (1, 2, 3, 4, 6, 7)
+    run = replace(run, codes=run.codes[:, :, list(cells)], grid=(2, 3), cell_places=cells)
+    view = RunView(run, replay.frames)
+    shares = place_ratio(run, (0, 1))
+    assert shares.shape == (3, 2, 3)
+    for frame, index in np.ndindex(3, 6):
+        expected = run.replay[frame, cells[index]].mean()
+        assert shares[frame, index // 3, index % 3] == pytest.approx(expected)
+    assert summary(view)["replay_ratio"] == pytest.approx(run.replay.sum() / (23 * run.replay[0, 0].size))
+    data = player_data(view, ReportFacts("m", "r", "b", "x"))
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(data["bits"]), np.uint8))[: run.cell_replay.size]
+    assert data["shape"] == [3, 6, 3, 2] and data["grid"] == [2, 3]
+    assert (bits.reshape(data["shape"]) == run.replay[:, list(cells)]).all()
+    with pytest.raises(ValueError, match="expected the same clips, frames and places"):
+        RunView(replace(run, cell_places=cells[1:]), replay.frames)
 
 
 def test_comparison_with_the_dense_run(make_pair):
