@@ -37,17 +37,30 @@ class SamplingSettings:
 class ReplaySettings:
     """``thresholds`` one a layer in units of TAS, None where the layer never replays; empty: dense everywhere.
 
-    ``max_age``: how often in a row a value may be replayed; None: without limit; 1: never twice in a row.
+    ``max_age``: how often in a row a value may be replayed; None: without limit; 1: never twice in a row. ``refresh``:
+    every how many frames one computes everything; None: never. ``hold``: the wanted share of a frame's evaluations, for
+    all frames or one a frame (the first is not looked at); the thresholds are then moved together between frames.
+    ``random``: a share to replay by drawing lots instead, for all rows of a step and layer: to compare TAS with.
     """
 
     thresholds: tuple[float | None, ...] = ()
     policy: str = "independent"
     max_age: int | None = None
+    refresh: int | None = None
+    hold: float | tuple[float, ...] | None = None
+    random: float | None = None
 
     def __post_init__(self) -> None:
         _check("policy", self.policy, self.policy in POLICIES, f"one of {', '.join(POLICIES)}")
         valid_age = self.max_age is None or 1 <= self.max_age < 1 << 31
         _check("max-age", self.max_age, valid_age, "a positive number of frames")
+        valid_refresh = self.refresh is None or 1 < self.refresh < 1 << 31
+        _check("refresh", self.refresh, valid_refresh, "2 (every other frame computes) or more frames")
+        for share in self.hold if isinstance(self.hold, tuple) else (self.hold,):
+            _check("hold-replay-ratio", share, share is None or 0 <= share <= 1, "a ratio, 0 to 1")
+        _check("random", self.random, self.random is None or 0 <= self.random <= 1, "a ratio, 0 to 1")
+        if self.random is not None and (self.thresholds or self.hold is not None):
+            raise UsageError("random replay", "thresholds beside it", "the one or the other", "Drop one.")
         for threshold in self.thresholds:
             _check("threshold", threshold, threshold is None or threshold == threshold, "a number")
 
@@ -57,6 +70,10 @@ class ReplaySettings:
     ) -> ReplaySettings:
         """The same threshold for every layer."""
         return cls((threshold,) * layers, policy, max_age)
+
+    def refreshed(self, frame: int) -> bool:
+        """Whether ``frame`` computes everything whatever the scores."""
+        return frame == 0 or (self.refresh is not None and frame % self.refresh == 0)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..numerics.tas import NEVER, Pooling
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .state import ZERO, DecodeState
 
-__all__ = ["Backend", "FrameRecord", "SteppingBackend", "next_read", "sampling_inputs", "step_inputs"]
+__all__ = ["Backend", "FrameRecord", "SteppingBackend", "joined", "next_read", "sampling_inputs", "step_inputs"]
 
 NO_LIMIT = np.iinfo(np.int32).max
 
@@ -33,6 +33,14 @@ class FrameRecord:
     replay: np.ndarray  # (steps, layers, rows) bool
     logits: np.ndarray | None  # codes' shape + (codes,) float32, after guidance; None where they were not asked for
     seconds: float
+
+
+def joined(records: list[FrameRecord]) -> FrameRecord:
+    """Records of runs that follow each other as one."""
+    parts = {name: np.concatenate([getattr(record, name) for record in records]) for name in ("codes", "scores")}
+    logits = None if records[0].logits is None else np.concatenate([record.logits for record in records])
+    replay = np.concatenate([record.replay for record in records])
+    return FrameRecord(records[0].first, **parts, replay=replay, logits=logits, seconds=sum(r.seconds for r in records))
 
 
 class Backend(Protocol):

@@ -11,6 +11,7 @@ from ..backends.protocol import Backend
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
+from .control import pooled_scores
 from .record import Generation
 from .run import check_frames, generate
 
@@ -135,10 +136,6 @@ def _highest_ratio(frames: int, max_age: int | None) -> float:
 
 
 def _pooled(run: Generation, policy: str) -> np.ndarray:
-    """The scores that decide, NaN left out: a row's own, the mean of the rows, or the least of them."""
-    scores = run.tas[1:]
-    if policy == "mean":
-        scores = scores.mean(axis=-1)
-    elif policy == "all":
-        scores = scores.min(axis=-1)
+    """The scores that decide, NaN left out."""
+    scores = pooled_scores(run.tas[1:], policy)
     return scores[~np.isnan(scores)]

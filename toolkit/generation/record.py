@@ -31,6 +31,7 @@ class Generation:
     grid: tuple[int, int]  # cells of a frame as (height, width)
     attention: AttentionSettings = FULL_ATTENTION
     cell_places: tuple[int, ...] | None = None  # of a frame, the place of each cell; None: all places are cells
+    offsets: np.ndarray | None = None  # (frames,) float64, added to the thresholds of each frame, when recorded
     logits: np.ndarray | None = None  # codes' shape + (codes,) float32 after guidance, when recorded
     interrupted: bool = False  # stopped before the last frame; the frames here are whole
     fault: DeviceError | None = None  # of the device, before the last frame; likewise

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..backends.protocol import Backend, FrameRecord, next_read
+from ..backends.protocol import Backend, FrameRecord, joined, next_read
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
-from ..config import FrameLayout
+from ..config import DepthConfig, FrameLayout
 from ..errors import DeviceError, UsageError
-from ..numerics.tas import integer_threshold
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
+from .control import ReplayControl
 from .record import Generation
 
 __all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "uniforms"]
@@ -59,7 +59,7 @@ def generate(
     replay = replay or ReplaySettings()
     attention = attention or FULL_ATTENTION
     tokens = _prompt_tokens(bundle, prompts, sampling)
-    thresholds = _thresholds(bundle, replay)
+    control = ReplayControl(replay, bundle.manifest.tas_unit, layout, frames, check_seed(seed))
     depth = bundle.manifest.depth
     draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame, depth and depth.codes_per_position)
     if isinstance(backend, str):
@@ -74,7 +74,9 @@ def generate(
         current = tokens[:, -1]
         for frame in range(frames):
             first = frame * layout.tokens_per_frame
-            record = backend.decode(current, draws[first : first + layout.tokens_per_frame], thresholds)
+            own = draws[first : first + layout.tokens_per_frame]
+            record = _decode(backend, current, own, control.thresholds(frame), layout, depth)
+            control.observe(frame, record)
             records.append(record)
             last = layout.frame_start(frame + 1) - 2
             current = next_read(last, record.codes[-1], tokens.shape[0], layout, depth)
@@ -89,6 +91,7 @@ def generate(
             raise
         fault = error
     generation = _generation(bundle, prompts, replay, attention, records, record_logits)
+    generation = replace(generation, offsets=np.array(control.offsets[: len(records)]))
     return replace(generation, interrupted=interrupted, fault=fault)
 
 
@@ -136,14 +139,22 @@ def _prompt_tokens(bundle: Bundle, prompts: tuple[str, ...], sampling: SamplingS
     return np.stack(rows)
 
 
-def _thresholds(bundle: Bundle, replay: ReplaySettings) -> np.ndarray:
-    units = bundle.manifest.tas_unit
-    thresholds = replay.thresholds or (None,) * len(units)
-    if len(thresholds) != len(units):
-        raise UsageError(
-            "--threshold", f"{len(thresholds)} values", f"1 or {len(units)}, one a layer", "List one a layer."
-        )
-    return np.array([integer_threshold(t, unit) for t, unit in zip(thresholds, units, strict=True)], np.int64)
+def _decode(
+    backend: Backend,
+    tokens: np.ndarray,
+    draws: np.ndarray,
+    thresholds: np.ndarray,
+    layout: FrameLayout,
+    depth: DepthConfig | None,
+) -> FrameRecord:
+    """A frame at once, or step by step where ``thresholds`` (steps, layers) has a row for each."""
+    if thresholds.ndim == 1:
+        return backend.decode(tokens, draws, thresholds)
+    parts: list[FrameRecord] = []
+    for own, at_step in zip(draws[:, None], thresholds, strict=True):
+        parts.append(backend.decode(tokens, own, at_step))
+        tokens = next_read(parts[-1].first, parts[-1].codes[-1], tokens.shape[0], layout, depth)
+    return joined(parts)
 
 
 def _generation(
