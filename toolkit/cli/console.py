@@ -127,6 +127,6 @@ def command_line(*words: str, **options: Any) -> str:
         flag = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue
-        for item in value if isinstance(value, list | tuple) else (value,):
+        for item in value if type(value) in (list, tuple) else (value,):
             line += [flag] if item is True else [flag, str(item)]
     return shlex.join(line)

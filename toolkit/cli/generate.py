@@ -16,11 +16,12 @@ from ..bundle.bundle import Bundle
 from ..errors import DeviceError, UsageError
 from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_frames, check_seed
+from ..planner.frame_time import shares_for_time
 from ..report import RunView, summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options, device_of, device_options, replay_of
+from .options import attention_of, clip_options, device_of, device_options, hold_options, replay_of
 
 __all__ = ["command"]
 
@@ -30,6 +31,7 @@ __all__ = ["command"]
     epilog=examples(
         'fastcar generate car-w8a8 --prompt "left turn" --frames 16 --seed 1 --out clip',
         'fastcar generate car-w8a8 --prompt "left turn" --replay-ratio 0.8 --out clip',
+        'fastcar generate car-w8a8 --prompt "left turn" --hold-replay-ratio 0.5 --refresh 8 --out clip',
         "fastcar generate car-w8a8 --prompt braking --threshold -0.5 --compare --out clip",
         "fastcar generate car-w8a8 --prompt straight --prompt braking --dense --json --out clips",
     ),
@@ -39,6 +41,7 @@ __all__ = ["command"]
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the video and its record.")
 @click.option("--dense", is_flag=True, help="Compute every MLP.")
 @click.option("--replay-ratio", type=float, help="Find the threshold for this share of the eligible MLP evaluations.")
+@hold_options
 @click.option("--temperature", type=float, help="0 is greedy  [default: the bundle's]")
 @click.option("--top-k", type=int, help="Codes to choose from, 0 for all  [default: the bundle's]")
 @click.option("--top-p", type=float, help="Share of the probability to choose from  [default: the bundle's]")
@@ -61,8 +64,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
 
     Ctrl-C keeps the finished frames, writes them, and exits with 130; a device that fails, with 3.
     """
-    if sum((options["dense"], options["threshold"] is not None, options["replay_ratio"] is not None)) > 1:
-        raise UsageError("--dense, --threshold, --replay-ratio", "more than one", "one of them", "Drop the others.")
+    _check_exclusive(options, ("dense", "threshold", "replay_ratio"))
+    _check_exclusive(options, ("dense", "replay_ratio", "hold_replay_ratio", "hold_frame_time"))
     if options["verify_memory"] and options["backend"] != "pynq":
         raise UsageError("--verify-memory", f"--backend {options['backend']}", "--backend pynq", "Drop it.")
     if options["compare"] and len(prompts) > 1:
@@ -76,7 +79,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     replay = _replay(opened, options)
     attention = attention_of(options)
     if options["replay_ratio"] is not None:
-        check_ratio(options["replay_ratio"], frames, options["max_age"])
+        check_ratio(options["replay_ratio"], frames, options["max_age"], options["refresh"])
+    replay = replace(replay, hold=_held(opened, options, frames, len(prompts) * (2 if sampling.guided else 1)))
     check_clip_folder(out, frames, len(prompts))
     if options["backend"] in ("csim", "pynq"):  # before an engine is compiled or loaded
         opened.require_packed()
@@ -103,7 +107,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     interrupted = clip.generation.interrupted
     if not clip.generation.complete:
         say(f"{'interrupted' if interrupted else 'stopped'}: kept the {clip.generation.codes.shape[1]} finished frames")
-    elif options["replay_ratio"] is not None and (notice := ratio_notice(options["replay_ratio"], clip)):
+    elif (wanted := _wanted(options)) is not None and (notice := ratio_notice(wanted, clip)):
         say(notice)
     if options["compare"] and dense is None:
         interrupted = interrupted or fault is None
@@ -113,6 +117,21 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
         raise fault
     if interrupted:
         raise click.exceptions.Exit(130)
+
+
+def _check_exclusive(options: dict[str, Any], names: tuple[str, ...]) -> None:
+    given = [name for name in names if options[name] not in (None, False)]
+    if len(given) > 1:
+        every = ", ".join("--" + name.replace("_", "-") for name in names)
+        raise UsageError(every, "more than one", "one of them", "Drop the others.")
+
+
+def _held(bundle: Bundle, options: dict[str, Any], frames: int, rows: int) -> float | tuple[float, ...] | None:
+    """The share of the evaluations to hold, for all frames or one a frame."""
+    ratio, seconds = options["hold_replay_ratio"], options["hold_frame_time"]
+    if ratio is not None:
+        check_ratio(ratio, frames, options["max_age"], options["refresh"], "--hold-replay-ratio")
+    return ratio if seconds is None else shares_for_time(bundle, seconds, frames, rows, attention_of(options))
 
 
 def _dense(
@@ -126,6 +145,10 @@ def _dense(
     except DeviceError as error:
         return None, error
     return (dense if dense.generation.complete else None), dense.generation.fault
+
+
+def _wanted(options: dict[str, Any]) -> float | None:
+    return options["replay_ratio"] if options["hold_replay_ratio"] is None else options["hold_replay_ratio"]
 
 
 def _memory_fault(backend: Backend) -> DeviceError | None:

@@ -16,18 +16,69 @@ from ..settings import POLICIES, AttentionSettings, ReplaySettings
 __all__ = ["attention_of", "clip_options", "device_of", "device_options", "replay_of"]
 
 Command = Callable[..., Any]
+NAMED = {"never": None, "always": float("-inf")}
+
+
+class ThresholdList(tuple[float | None, ...]):
+    """As an option's value: written as it is given."""
+
+    def __str__(self) -> str:
+        words = {value: name for name, value in NAMED.items()}
+        return ",".join(words[value] if value in words else str(value) for value in self)
+
+
+class Thresholds(click.ParamType):
+    """Numbers in units of TAS, ``never`` or ``always``, separated by commas: a tuple, of one for all layers."""
+
+    name = "tau[,tau...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> tuple[float | None, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            parts = [part.strip() for part in value.split(",")]
+            return ThresholdList([NAMED[part] if part in NAMED else float(part) for part in parts])
+        except ValueError:
+            self.fail(f"{value!r}; expected numbers, never or always, separated by commas", param, context)
+
 
 CLIP = (
     click.option("--prompt", "prompts", multiple=True, required=True, help="Scene; repeat for several clips."),
     click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]"),
     click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere."),
-    click.option("--threshold", type=float, help="Replay where TAS is above this value, in every layer."),
+    click.option(
+        "--threshold",
+        type=Thresholds(),
+        help="Replay where TAS is above this: one number, or one a layer such as -1,never,always,2.5.",
+    ),
     click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}."),
     click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice."),
+    click.option("--refresh", type=int, help="Every so many frames one computes everything  [default: never]"),
     click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]"),
     click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]"),
     click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]"),
 )
+
+
+HOLD = (
+    click.option(
+        "--hold-replay-ratio", type=float, help="Move the thresholds from frame to frame to replay this share of each."
+    ),
+    click.option(
+        "--hold-frame-time",
+        type=float,
+        help="The same for a frame's seconds on the overlay that the bundle is packed for, estimated by the plan.",
+    ),
+)
+
+
+def hold_options(command: Command) -> Command:
+    """What is held while generating."""
+    for option in reversed(HOLD):
+        command = option(command)
+    return command
 
 
 def clip_options(command: Command) -> Command:
@@ -68,8 +119,11 @@ def attention_of(options: dict[str, Any]) -> AttentionSettings:
 
 
 def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
-    """The options' threshold in every layer, or the bundle's own thresholds."""
-    thresholds = bundle.manifest.thresholds
-    if options["threshold"] is not None:
-        thresholds = (options["threshold"],) * bundle.manifest.config.layers
-    return ReplaySettings(thresholds, options["policy"], options["max_age"])
+    """The options' thresholds, one a layer or one for all, or the bundle's own; what is to be held with the options of
+    ``hold_options``. UsageError for another number of thresholds."""
+    thresholds, layers = bundle.manifest.thresholds, bundle.manifest.config.layers
+    if given := options["threshold"]:
+        if len(given) not in (1, layers):
+            raise UsageError("--threshold", f"{len(given)} values", f"1 or {layers}, one a layer", "List one a layer.")
+        thresholds = given * (layers if len(given) == 1 else 1)
+    return ReplaySettings(thresholds, options["policy"], options["max_age"], options["refresh"])

@@ -56,11 +56,12 @@ def thresholds_for_ratio(
     """
     frames = check_frames(bundle, frames)
     replay = replay or ReplaySettings()
-    check_ratio(ratio, frames, replay.max_age)
+    check_ratio(ratio, frames, replay.max_age, replay.refresh)
     layers = bundle.manifest.config.layers
     if ratio in (0.0, 1.0):
         return RatioCalibration(float("inf") if ratio == 0 else float("-inf"), ratio, 0)
-    trial_frames = frames if replay.max_age else min(frames, TRIAL_FRAMES)  # a limit on age shows at its own length
+    limited = replay.max_age or replay.refresh  # shows at the clip's own length
+    trial_frames = frames if limited else min(frames, TRIAL_FRAMES)
     search, threshold, best = _Search(ratio, replay.policy), None, None
     for trial in range(TRIALS):
         if on_trial:
@@ -115,24 +116,34 @@ class _Search:
         return low + share * (high - low)
 
 
-def check_ratio(ratio: float, frames: int, max_age: int | None = None) -> None:
+def check_ratio(
+    ratio: float,
+    frames: int,
+    max_age: int | None = None,
+    refresh: int | None = None,
+    option: str = "--replay-ratio",
+) -> None:
     """UsageError for a ratio that no threshold can give a clip of ``frames``."""
     if not 0 <= ratio <= 1:
-        raise UsageError("--replay-ratio", str(ratio), "0 (dense) to 1 (everything eligible)", "Choose a ratio.")
+        raise UsageError(option, str(ratio), "0 (dense) to 1 (everything eligible)", "Choose a ratio.")
     if frames < 2:
-        raise UsageError(
-            "--frames", str(frames), "at least 2 with --replay-ratio: frame 0 never replays", "Ask for more."
-        )
-    highest = _highest_ratio(frames, max_age)
+        raise UsageError("--frames", str(frames), f"at least 2 with {option}: frame 0 never replays", "Ask for more.")
+    highest = _highest_ratio(frames, max_age, refresh)
     if ratio > highest + PROMISED:
-        limit = f"at most {highest:.2f} with --max-age {max_age} in {frames} frames"
-        raise UsageError("--replay-ratio", str(ratio), limit, "Ask for less, or allow a greater age.")
+        given = {"--max-age": max_age, "--refresh": refresh}
+        causes = " ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+        limit = f"at most {highest:.2f} with {causes} in {frames} frames"
+        raise UsageError(option, str(ratio), limit, "Ask for less, or compute less often.")
 
 
-def _highest_ratio(frames: int, max_age: int | None) -> float:
-    """Share of the eligible frames that replay when all may: after ``max_age`` of them one has to compute."""
-    eligible = frames - 1
-    return 1.0 if max_age is None else 1 - eligible // (max_age + 1) / eligible
+def _highest_ratio(frames: int, max_age: int | None, refresh: int | None) -> float:
+    """Share of the eligible frames that replay when all may: a refresh, or ``max_age`` of them, makes one compute."""
+    replays, age = 0, 0
+    for frame in range(1, frames):
+        computes = (refresh is not None and frame % refresh == 0) or (max_age is not None and age >= max_age)
+        age = 0 if computes else age + 1
+        replays += not computes
+    return replays / (frames - 1)
 
 
 def _pooled(run: Generation, policy: str) -> np.ndarray:

@@ -68,7 +68,13 @@ def _replay_lines(settings: ReplaySettings | None) -> list[tuple[str, str]]:
     if settings is None:
         return []
     age = "" if settings.max_age is None else f", at most {settings.max_age} times in a row"
-    return [("replay policy", settings.policy + age)]
+    refresh = "" if settings.refresh is None else f", every {settings.refresh} frames one computes everything"
+    lines = [("replay policy", settings.policy + age + refresh)]
+    if settings.hold is not None:
+        shares = settings.hold[1:] if isinstance(settings.hold, tuple) else (settings.hold,)
+        span = " to ".join(f"{share:.2f}" for share in dict.fromkeys((min(shares), max(shares))))
+        lines.append(("held replay ratio", f"{span} of a frame's evaluations: the thresholds move between frames"))
+    return lines
 
 
 def _attention_text(settings: AttentionSettings) -> str:
