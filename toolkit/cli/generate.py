@@ -120,7 +120,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
 
 
 def _check_exclusive(options: dict[str, Any], names: tuple[str, ...]) -> None:
-    given = [name for name in names if options[name] not in (None, False)]
+    given = [name for name in names if options[name] is not None and options[name] is not False]
     if len(given) > 1:
         every = ", ".join("--" + name.replace("_", "-") for name in names)
         raise UsageError(every, "more than one", "one of them", "Drop the others.")

@@ -23,8 +23,7 @@ class ThresholdList(tuple[float | None, ...]):
     """As an option's value: written as it is given."""
 
     def __str__(self) -> str:
-        words = {value: name for name, value in NAMED.items()}
-        return ",".join(words[value] if value in words else str(value) for value in self)
+        return ",".join("never" if value is None else str(value) for value in self)
 
 
 class Thresholds(click.ParamType):
