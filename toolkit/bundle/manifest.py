@@ -31,7 +31,8 @@ class Manifest(Frozen):
     """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each.
 
     ``depth``: of a model whose positions hold several codes; None: one code, an entry of the vocabulary.
-    ``thresholds``: the bundle's default, a layer each (None: the layer never replays). ``record``: what was measured
+    ``thresholds``: the bundle's default, a layer each (None: the layer never replays), for rows that decide by
+    ``policy``. ``record``: what was measured
     when the bundle was made. ``board``, ``overlay`` and its ``engine``: what the packing is for; None where only
     emulation is meant.
     An infinite threshold is written as "Infinity" or "-Infinity". ValueError when the parts contradict each other.
@@ -51,6 +52,7 @@ class Manifest(Frozen):
     tas_query: Literal["post_rope", "pre_rope"]
     tas_unit: tuple[float, ...]
     thresholds: tuple[float | None, ...]
+    policy: Literal["independent", "mean", "all"] = "independent"
     board: str | None = None
     overlay: str | None = None
     engine: EngineConfig | None = None

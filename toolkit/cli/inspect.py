@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..bundle.bundle import Bundle
+from ..report.settings_table import threshold_text
 from .console import emit, examples, json_option, table
 
 __all__ = ["command"]
@@ -37,6 +38,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "board": manifest.board,
         "overlay": manifest.overlay,
         "thresholds": manifest.thresholds,
+        "policy": manifest.policy,
         "sampling": vars(manifest.sampling),
         "phrases": bundle.prompts.known,
         "words": sorted(bundle.prompts.words),
@@ -71,9 +73,9 @@ def _show(facts: dict[str, Any]) -> None:
             *([("separators", "; ".join(separators))] if separators else []),
             ("TAS query", facts["tas_query"]),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
-            ("default threshold", ", ".join(sorted({_threshold(t) for t in facts["thresholds"]}))),
+            ("default thresholds", _thresholds(facts)),
             ("prompts", ", ".join(facts["phrases"])),
-            *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items()),
+            *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items() if key != "tuning"),
         ],
     )
     layers = facts["linear_layers"]
@@ -99,5 +101,9 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _threshold(value: float | None) -> str:
-    return "none: dense" if value is None else f"{value:g}"
+def _thresholds(facts: dict[str, Any]) -> str:
+    tuning = facts["record"].get("tuning")
+    if tuning is None:
+        return threshold_text(facts["thresholds"])
+    ratio = tuning["candidates"][tuning["chosen"]]["ratio"]
+    return f"{threshold_text(facts['thresholds'])}; tuned for {ratio:.2f} of the eligible, policy {facts['policy']}"

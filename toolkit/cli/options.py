@@ -13,7 +13,7 @@ from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..settings import POLICIES, AttentionSettings, ReplaySettings
 
-__all__ = ["attention_of", "clip_options", "device_of", "device_options", "replay_of"]
+__all__ = ["attention_of", "attention_options", "clip_options", "device_of", "device_options", "replay_of"]
 
 Command = Callable[..., Any]
 NAMED = {"never": None, "always": float("-inf")}
@@ -52,11 +52,9 @@ CLIP = (
         type=Thresholds(),
         help="Replay where TAS is above this: one number, or one a layer such as -1,never,always,2.5.",
     ),
-    click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}."),
+    click.option("--policy", help=f"How rows decide: {', '.join(POLICIES)}  [default: the bundle's]"),
     click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice."),
     click.option("--refresh", type=int, help="Every so many frames one computes everything  [default: never]"),
-    click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]"),
-    click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]"),
     click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]"),
 )
 
@@ -80,8 +78,22 @@ def hold_options(command: Command) -> Command:
     return command
 
 
+ATTENTION = (
+    click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]"),
+    click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]"),
+)
+
+
+def attention_options(command: Command) -> Command:
+    """What a position sees."""
+    for option in reversed(ATTENTION):
+        command = option(command)
+    return command
+
+
 def clip_options(command: Command) -> Command:
     """What clip to generate, and how its rows replay and attend."""
+    command = attention_options(command)
     for option in reversed(CLIP):
         command = option(command)
     return command
@@ -125,4 +137,5 @@ def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
         if len(given) not in (1, layers):
             raise UsageError("--threshold", f"{len(given)} values", f"1 or {layers}, one a layer", "List one a layer.")
         thresholds = given * (layers if len(given) == 1 else 1)
-    return ReplaySettings(thresholds, options["policy"], options["max_age"], options["refresh"])
+    policy = bundle.manifest.policy if options["policy"] is None else options["policy"]
+    return ReplaySettings(thresholds, policy, options["max_age"], options["refresh"])

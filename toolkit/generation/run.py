@@ -18,7 +18,7 @@ from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, Sampli
 from .control import ReplayControl
 from .record import Generation
 
-__all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "uniforms"]
+__all__ = ["OnFrame", "check_frames", "check_seed", "frames_within", "generate", "prompt_tokens", "uniforms"]
 
 OnFrame = Callable[[int, np.ndarray], None]
 """Called with the frame's number and its codes (clips, height, width[, D]) as soon as they exist."""
@@ -58,7 +58,7 @@ def generate(
     sampling = sampling or bundle.manifest.sampling
     replay = replay or ReplaySettings()
     attention = attention or FULL_ATTENTION
-    tokens = _prompt_tokens(bundle, prompts, sampling)
+    tokens = prompt_tokens(bundle, prompts, sampling)
     control = ReplayControl(replay, bundle.manifest.tas_unit, layout, frames, check_seed(seed))
     depth = bundle.manifest.depth
     draws = uniforms(seed, len(prompts), frames * layout.tokens_per_frame, depth and depth.codes_per_position)
@@ -128,7 +128,7 @@ def uniforms(seed: int, clips: int, steps: int, codes_per_position: int | None =
     return np.stack([draws.reshape(shape) for draws in raw], axis=1).astype(np.int64)
 
 
-def _prompt_tokens(bundle: Bundle, prompts: tuple[str, ...], sampling: SamplingSettings) -> np.ndarray:
+def prompt_tokens(bundle: Bundle, prompts: tuple[str, ...], sampling: SamplingSettings) -> np.ndarray:
     """(rows, prompt_length): the clips' own prompts, then, with guidance, as many unconditional ones."""
     if not prompts:
         raise UsageError("prompts", "none", "at least one", "Name a scene.")
