@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio
 
-from fastcar.toolkit.report import code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
+from fastcar.toolkit.evaluation.metrics import code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
 
 RANDOM = np.random.default_rng(0)
 CLIP = RANDOM.integers(0, 256, (3, 24, 20, 3), dtype=np.uint8)
