@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["code_agreement", "flicker", "psnr", "psnr_per_frame", "ssim_per_frame"]
+__all__ = ["code_agreement", "code_agreement_per_frame", "flicker", "psnr", "psnr_per_frame", "ssim_per_frame"]
 
 PEAK = 255.0  # of uint8 samples
 WINDOW = 11  # pixels; the Gaussian window of Wang et al.: sigma 1.5, cut off at 3.5 sigma
@@ -51,6 +51,17 @@ def code_agreement(reference: np.ndarray, codes: np.ndarray) -> float:
     if reference.shape != codes.shape or codes.size == 0:
         raise ValueError(f"codes: shapes {reference.shape} and {codes.shape}; expected two equal, non-empty ones")
     return float(np.mean(reference == codes))
+
+
+def code_agreement_per_frame(reference: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """:func:`code_agreement` of every frame by itself: codes (..., frames, places) -> (..., frames) float64.
+
+    Of clips of the same prompt and draws, its fall over the frames is how fast a run drifts from its reference. Codes
+    of a depth transformer have their depths among the places. ValueError as there.
+    """
+    if reference.shape != codes.shape or codes.ndim < 2 or codes.size == 0:
+        raise ValueError(f"codes: shapes {reference.shape} and {codes.shape}; expected two of (..., frames, places)")
+    return (reference == codes).mean(axis=-1)
 
 
 def flicker(video: np.ndarray) -> float:
