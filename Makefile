@@ -97,9 +97,9 @@ environment:
 	    say "installing packages into .venv (once, a few minutes; log: .venv/install.log)"
 	    start=$$(date +%s)
 	    # -e with a folder of any name: "." is the project whatever the folder is called.
-	    # Of hls4ml only the arithmetic headers are used: without what it would bring along.
+	    # Of hls4ml only the arithmetic headers are used, of lpips its linear heads: without what they would bring along.
 	    { .venv/bin/python -m pip install -c constraints.txt -e '.[$(EXTRAS)]' $(PIP_ARGS) &&
-	      .venv/bin/python -m pip install -c constraints.txt --no-deps hls4ml $(PIP_ARGS); } > .venv/install.log 2>&1 &
+	      .venv/bin/python -m pip install -c constraints.txt --no-deps hls4ml lpips $(PIP_ARGS); } > .venv/install.log 2>&1 &
 	    pip=$$!
 	    trap 'kill $$pip; exit 130' INT TERM
 	    while [ -t 1 ] && kill -0 $$pip 2>/dev/null; do

@@ -144,6 +144,7 @@ def test_every_import_is_a_declared_requirement(config: configparser.ConfigParse
         "board": ["board"],
         "bundle": ["text"],
         "emulated": ["board"],
+        "evaluation": ["export"],
         "export": ["export", "train"],
         "cli": ["emulate", "export", "train"],
     }

@@ -16,7 +16,7 @@ from .tokenizer import Tokenizer
 from .train_backbone import code_losses
 from .train_tokenizer import psnr
 
-__all__ = ["codebook_figures", "cross_entropy", "encode_frames", "evaluate", "reconstruction_psnr"]
+__all__ = ["codebook_figures", "cross_entropy", "encode_frames", "evaluate", "frame_losses", "reconstruction_psnr"]
 
 
 @torch.no_grad()
@@ -55,6 +55,24 @@ def cross_entropy(llama: Llama, clips: ClipSet, layout: FrameLayout, batch: int 
     tokens = clips.tokens(layout)
     losses = [code_losses(llama, part, layout) for part in tokens.split(batch)]
     return torch.cat(losses).view(len(tokens), layout.frames, -1).numpy()
+
+
+@torch.no_grad()
+def frame_losses(checkpoint: CarCheckpoint, codes: np.ndarray, prompts: np.ndarray, batch: int = 8) -> np.ndarray:
+    """Nats per code of every frame to the float model, (clips, frames) float64: what the deployed model's
+    ``toolkit.generation.score.frame_losses`` is to be held against, hence among the codes alone.
+
+    ``codes`` (clips, frames, cells) of up to as many frames as the model knows, ``prompts`` (clips, prompt_length)
+    token ids. ValueError for arrays of other shapes.
+    """
+    layout = checkpoint.config.frame_layout
+    fits = codes.ndim == 3 and 0 < codes.shape[1] <= layout.frames and codes.shape[2] == layout.cells
+    if not fits or prompts.shape != (len(codes), layout.prompt_length):
+        expected = f"(clips, 1 to {layout.frames}, {layout.cells}) and (clips, {layout.prompt_length})"
+        raise ValueError(f"codes of shape {codes.shape}, prompts of {prompts.shape}; expected {expected}")
+    tokens = ClipSet(codes, prompts).tokens(layout)
+    losses = [code_losses(checkpoint.llama, part, layout, codes_alone=True) for part in tokens.split(batch)]
+    return torch.cat(losses).double().view(*codes.shape).mean(dim=2).numpy()
 
 
 def evaluate(

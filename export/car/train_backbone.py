@@ -91,10 +91,18 @@ class ClipSource:
         return weight / weight.sum()
 
 
-def code_losses(model: nn.Module, tokens: torch.Tensor, layout: FrameLayout = LAYOUT) -> torch.Tensor:
-    """tokens (batch, positions) -> -log p of every code (batch, frames * tokens per frame), in nats."""
+def code_losses(
+    model: nn.Module, tokens: torch.Tensor, layout: FrameLayout = LAYOUT, *, codes_alone: bool = False
+) -> torch.Tensor:
+    """tokens (batch, positions) -> -log p of every code (batch, frames * tokens per frame), in nats.
+
+    Among all tokens, as it is trained; ``codes_alone``: among the codes, as clips are sampled.
+    """
     logits = model(tokens[:, :-1])[:, layout.prompt_length - 1 :]
     target = tokens[:, layout.prompt_length :]
+    if codes_alone:
+        logits = logits[..., layout.code_offset : layout.code_offset + layout.codes]
+        target = target - layout.code_offset
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
 
 

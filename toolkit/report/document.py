@@ -9,10 +9,10 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from ..evaluation.metrics import WINDOW, psnr_per_frame, ssim_per_frame
 from ..output import replacing
 from .arrays import frame_layer_ratio, layer_ratio, tas_bins
 from .embed import clip_media, place_tiles, player_data
-from .metrics import WINDOW, psnr_per_frame, ssim_per_frame
 from .plots import frame_bars, frame_line, heat_map, tas_histogram
 from .settings_table import settings_table
 from .summary import summary, summary_table

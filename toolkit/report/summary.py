@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ..evaluation.metrics import WINDOW, code_agreement, flicker, psnr_per_frame, ssim_per_frame
 from .arrays import shared_skip_ratio
-from .metrics import WINDOW, code_agreement, flicker, psnr_per_frame, ssim_per_frame
 from .view import RunView, check_comparable
 
 __all__ = ["pooled_psnr", "summary", "summary_table"]

@@ -28,7 +28,7 @@ from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
 from fastcar.toolkit.bundle.bundle import BACKBONE, GOLDEN_NODES, TOKENIZER, Bundle
 from fastcar.toolkit.bundle.manifest import file_entry
 from fastcar.toolkit.errors import BundleError, CheckpointError, UsageError
-from fastcar.toolkit.generation.score import cross_entropy
+from fastcar.toolkit.generation.score import cross_entropy, frame_losses
 from fastcar.toolkit.planner.shapes import load_shape
 from fastcar.toolkit.settings import ReplaySettings
 
@@ -146,6 +146,9 @@ def test_cross_entropy_counts_codes_alone(bundle: Bundle, lines: Path, model: Ll
     manifest = bundle.manifest
     backend = OnnxRuntimeBackend(bundle.path / BACKBONE, manifest.config, manifest.frame_layout, 1)
     assert cross_entropy(backend, tokens.numpy()) == pytest.approx(np.mean(losses), rel=0.03)
+    frames = frame_losses(backend, tokens[:, :4].numpy(), codes)
+    assert frames == pytest.approx(np.reshape(losses, (4, 3, 6)).mean(axis=2), rel=0.1)
+    assert frames.mean() == pytest.approx(cross_entropy(backend, tokens.numpy()), rel=1e-12)
     with pytest.raises(ValueError, match="5 positions, none of them a code's"):
         cross_entropy(backend, tokens[:, :5].numpy())
     with pytest.raises(ValueError, match="separators alone"):

@@ -23,11 +23,11 @@ from fastcar.toolkit.bundle.manifest import Manifest
 from fastcar.toolkit.bundle.tensor_file import stored_tensors
 from fastcar.toolkit.cli.clip import view_of
 from fastcar.toolkit.errors import BundleError, UsageError
+from fastcar.toolkit.evaluation.metrics import code_agreement
 from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate, uniforms
 from fastcar.toolkit.generation.score import cross_entropy
 from fastcar.toolkit.planner.shapes import load_shape
-from fastcar.toolkit.report.metrics import code_agreement
 from fastcar.toolkit.settings import ReplaySettings, SamplingSettings
 
 SOME = ReplaySettings((0.0, 0.0, 0.0))

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastcar.toolkit.report import ReportFacts, RunView, psnr, ssim_per_frame, summary, summary_table
+from fastcar.toolkit.evaluation.metrics import psnr, ssim_per_frame
+from fastcar.toolkit.report import ReportFacts, RunView, summary, summary_table
 from fastcar.toolkit.report.arrays import frame_layer_ratio, layer_ratio, place_ratio, tas_bins
 from fastcar.toolkit.report.embed import player_data
 

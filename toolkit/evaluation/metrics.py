@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["code_agreement", "flicker", "psnr", "psnr_per_frame", "ssim_per_frame"]
+__all__ = [
+    "check_videos",
+    "code_agreement",
+    "code_agreement_per_frame",
+    "flicker",
+    "psnr",
+    "psnr_per_frame",
+    "ssim_per_frame",
+]
 
 PEAK = 255.0  # of uint8 samples
 WINDOW = 11  # pixels; the Gaussian window of Wang et al.: sigma 1.5, cut off at 3.5 sigma
@@ -33,7 +41,7 @@ def ssim_per_frame(reference: np.ndarray, video: np.ndarray) -> np.ndarray:
     similarity", IEEE TIP 13(4), 2004, with their Gaussian window (11 x 11, sigma 1.5), K1 = 0.01, K2 = 0.03; computed
     by scikit-image. ValueError when shapes differ, the type is not uint8, or a side is shorter than the window.
     """
-    _check_pair(reference, video)
+    check_videos(reference, video)
     if min(reference.shape[1:3]) < WINDOW:
         size = " x ".join(map(str, reference.shape[1:3]))
         raise ValueError(f"ssim: frames of {size} pixels; expected at least {WINDOW} x {WINDOW}, the window")
@@ -53,6 +61,17 @@ def code_agreement(reference: np.ndarray, codes: np.ndarray) -> float:
     return float(np.mean(reference == codes))
 
 
+def code_agreement_per_frame(reference: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """:func:`code_agreement` of every frame by itself: codes (..., frames, places) -> (..., frames) float64.
+
+    Of clips of the same prompt and draws, its fall over the frames is how fast a run drifts from its reference. Codes
+    of a depth transformer have their depths among the places. ValueError as there.
+    """
+    if reference.shape != codes.shape or codes.ndim < 2 or codes.size == 0:
+        raise ValueError(f"codes: shapes {reference.shape} and {codes.shape}; expected two of (..., frames, places)")
+    return (reference == codes).mean(axis=-1)
+
+
 def flicker(video: np.ndarray) -> float:
     """Mean absolute difference of successive frames, in levels of 255, over all samples: 0 is a still picture.
 
@@ -60,7 +79,7 @@ def flicker(video: np.ndarray) -> float:
     only between clips of the same scene. The temporal flickering of VBench (Huang et al., CVPR 2024) is
     (255 - flicker) / 255.
     """
-    _check_pair(video, video)
+    check_videos(video, video)
     if len(video) < 2:
         return float("nan")
     return float(np.abs(np.diff(video.astype(np.int16), axis=0)).mean())
@@ -68,7 +87,7 @@ def flicker(video: np.ndarray) -> float:
 
 def _squared_error(reference: np.ndarray, video: np.ndarray) -> np.ndarray:
     """Mean squared error of every frame: (frames,) float64, exact before the division."""
-    _check_pair(reference, video)
+    check_videos(reference, video)
     difference = reference.astype(np.int32) - video
     return (difference * difference).reshape(len(video), -1).mean(axis=1, dtype=np.float64)
 
@@ -77,7 +96,8 @@ def _decibel(mean_squared_error: float) -> float:
     return 10 * float(np.log10(PEAK**2 / mean_squared_error)) if mean_squared_error else float("inf")
 
 
-def _check_pair(reference: np.ndarray, video: np.ndarray) -> None:
+def check_videos(reference: np.ndarray, video: np.ndarray) -> None:
+    """ValueError unless both are uint8 RGB of one shape (frames, height, width, 3)."""
     if reference.shape != video.shape or video.ndim != 4 or video.shape[3] != 3 or video.size == 0:
         found = f"videos of shapes {reference.shape} and {video.shape}"
         raise ValueError(f"{found}; expected two of (frames, height, width, 3), not empty")

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio
 
-from fastcar.toolkit.report import code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
+from fastcar.toolkit.evaluation.metrics import (
+    code_agreement,
+    code_agreement_per_frame,
+    flicker,
+    psnr,
+    psnr_per_frame,
+    ssim_per_frame,
+)
 
 RANDOM = np.random.default_rng(0)
 CLIP = RANDOM.integers(0, 256, (3, 24, 20, 3), dtype=np.uint8)
@@ -69,6 +76,19 @@ def test_code_agreement_is_a_fraction():
     assert code_agreement(codes, codes) == 1
     with pytest.raises(ValueError, match="codes"):
         code_agreement(codes, codes[:2])
+
+
+def test_code_agreement_of_every_frame():
+    codes = RANDOM.integers(0, 3, (2, 3, 5))
+    other = codes.copy()
+    other[0, 1, :2], other[1, 2] = -1, -1
+    assert code_agreement_per_frame(codes, other).tolist() == [[1, 0.6, 1], [1, 1, 0]]
+    assert code_agreement_per_frame(codes, other).mean() == pytest.approx(code_agreement(codes, other))
+    for wrong in (codes[:1], codes[..., :4], codes[0, 0]):
+        with pytest.raises(ValueError, match="codes"):
+            code_agreement_per_frame(codes, wrong)
+    with pytest.raises(ValueError, match="frames, places"):
+        code_agreement_per_frame(codes[0, 0], codes[0, 0])
 
 
 def test_flicker_by_hand():
