@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..report.metrics import WINDOW, code_agreement, psnr, ssim_per_frame
+from ..evaluation.metrics import WINDOW, code_agreement, psnr, ssim_per_frame
 
 __all__ = ["TARGETS", "Quality", "Target", "compare", "mean_quality"]
 
