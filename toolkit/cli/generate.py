@@ -18,7 +18,7 @@ from ..generation.calibrate import check_ratio, thresholds_for_ratio
 from ..generation.run import check_frames, check_seed
 from ..report import RunView, summary_table
 from ..settings import ReplaySettings
-from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
+from .clip import check_clip_folder, context_notice, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
 from .options import attention_of, clip_options, device_of, device_options, replay_of
 
@@ -78,6 +78,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"])
     check_clip_folder(out, frames, len(prompts))
+    if notice := context_notice(opened.manifest.frame_layout, frames, attention):
+        say(notice)
     if options["backend"] in ("csim", "pynq"):  # before an engine is compiled or loaded
         opened.require_packed()
         rows_of(opened.manifest.engine, len(prompts), sampling.guided)
