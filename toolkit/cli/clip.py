@@ -137,12 +137,12 @@ def ratio_notice(wanted: float, run: RunView) -> str | None:
 
 def context_notice(layout: FrameLayout, frames: int, attention: AttentionSettings) -> str | None:
     """A line for the user if positions see others from further away than any did in training."""
-    longest = layout.trained_positions
-    if frames <= layout.frames or (attention.window is not None and attention.window < longest):
+    longest, window = layout.trained_positions, attention.window
+    if frames <= layout.frames or (window is not None and window < longest and not attention.sinks):
         return None
     return (
-        f"note: trained for {layout.frames} frames: beyond them positions see others from distances never seen in "
-        f"training, which is unreliable without --attention-window (below {longest})"
+        f"note: positions beyond the {layout.frames} trained frames are unreliable without --attention-window below "
+        f"{longest}, and with sinks: they see others at distances never seen in training"
     )
 
 
