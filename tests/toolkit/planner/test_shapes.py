@@ -89,7 +89,7 @@ def test_no_checkpoint(tmp_path: Path, text: str, found: str) -> None:
     [
         ("head_dim = 64", "head_dim = 8", "backbone: head_dim 8; expected a multiple of 16. No engine"),
         ("layers = 22", "layers = 1000000000", "backbone: layers 1000000000; expected at most 256"),
-        ("[16, 16]", "[4096, 4096]", "backbone: positions 134217760; expected at most 65536"),
+        ("[16, 16]", "[4096, 4096]", "frame_layout: Value error, 134217760 positions of 8 frames, at most 65536"),
         ("codes = 1024", "codes = 40000\n", "backbone: codes 40000; expected at most 32768"),
     ],
 )
