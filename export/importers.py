@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from ..toolkit.config import MAX_POSITIONS, FrameLayout
 from ..toolkit.errors import CheckpointError, UsageError
 from .car.importer import load as load_car
 from .huggingface.config import is_huggingface
@@ -33,14 +34,19 @@ IMPORTERS: dict[str, Callable[[Path, Path | None], ImportedModel]] = {
 BUILT_IN = {"car": "car/checkpoint"}
 
 
-def load_model(model: str | Path, frame_layout: Path | None = None, layers: int | None = None) -> ImportedModel:
+def load_model(
+    model: str | Path, frame_layout: Path | None = None, layers: int | None = None, max_frames: int | None = None
+) -> ImportedModel:
     """A built-in model by name, or a checkpoint folder. CheckpointError if it is neither or cannot be used.
 
     ``frame_layout``: for checkpoints whose own files do not say where the video lies. ``layers``: only so many of the
-    first decoder layers, for a quick trial; UsageError if there are not as many.
+    first decoder layers, for a quick trial; UsageError if there are not as many. ``max_frames``: room for clips of so
+    many frames, not only those of the training; UsageError if it is fewer, or too many to compute exactly.
     """
     folder = _folder(model)
     imported = IMPORTERS[_declared_format(folder)](folder, frame_layout)
+    if max_frames is not None:
+        imported = replace(imported, layout=_with_room(imported.name, imported.layout, max_frames))
     if layers is None:
         return imported
     count = imported.source.config.layers
@@ -50,6 +56,15 @@ def load_model(model: str | Path, frame_layout: Path | None = None, layers: int 
         return imported
     note = f"the first {layers} of {count} layers only: its videos mean nothing"
     return replace(imported, source=imported.source.first(layers), notes=(*imported.notes, note))
+
+
+def _with_room(name: str, layout: FrameLayout, max_frames: int) -> FrameLayout:
+    most = (MAX_POSITIONS - layout.prompt_length) // layout.tokens_per_frame
+    if not layout.frames <= max_frames <= most:
+        expected = f"{layout.frames}, the frames {name} was trained for, to {most}"
+        fix = "Leave it out, or ask for more." if max_frames < layout.frames else "Ask for fewer frames."
+        raise UsageError("--max-frames", str(max_frames), expected, fix)
+    return layout.model_copy(update={"max_frames": max_frames})
 
 
 def checkpoint_files(model: str | Path, frame_layout: Path | None = None) -> list[Path]:

@@ -67,6 +67,7 @@ def prepare_export(
     board: str | None = None,
     frame_layout: str | Path | None = None,
     layers: int | None = None,
+    max_frames: int | None = None,
     calibration_clips: int | None = None,
     evaluate: bool = True,
     overwrite: bool = False,
@@ -75,8 +76,9 @@ def prepare_export(
 
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
-    ``layers``: only so many of the first decoder layers, for a quick trial. ``calibration_clips``: at most so many,
-    instead of the recipe's number. ``evaluate`` records the held-out cross-entropy beside that of the float model.
+    ``layers``: only so many of the first decoder layers, for a quick trial. ``max_frames``: room for clips of so many
+    frames; None: as many as the model was trained for. ``calibration_clips``: at most so many, instead of the recipe's
+    number. ``evaluate`` records the held-out cross-entropy beside that of the float model.
     UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
     chosen = get_recipe(recipe)
@@ -88,13 +90,14 @@ def prepare_export(
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
     engine = load_engine(board) if board else None
     layout_file = Path(frame_layout) if frame_layout else None
-    imported = load_model(model, layout_file, layers)
+    imported = load_model(model, layout_file, layers, max_frames)
     settings = {
         "version": __version__,
         "recipe": asdict(chosen),
         "tas_query": tas_query,
         "engine": engine.config.build_id if engine else None,
         "layers": layers,
+        "max_frames": max_frames,
         "evaluate": evaluate,
     }
     key = export_key(settings, checkpoint_files(model, layout_file))

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "MAX_POSITIONS",
     "PADDING",
     "SAMPLED",
     "BackboneConfig",
@@ -23,6 +24,7 @@ Positive = Annotated[int, Field(gt=0, le=(1 << 31) - 1)]
 """What registers and 32-bit indices hold."""
 
 Token = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
+MAX_POSITIONS = 1 << 16  # a step sees at most 65535 slots: what attention's integer sums are wide enough for
 SAMPLED = -1  # in a pattern: the place of a code
 PADDING = -1  # in a prompt's row, in front: a position that nothing attends to
 
@@ -153,6 +155,8 @@ class DepthConfig(Frozen):
 class FrameLayout(Frozen):
     """Where the video sits in the flattened clip: ``prompt_length`` positions, then ``frames`` x ``tokens_per_frame``.
 
+    ``frames``: of the clips the model was trained on; ``max_frames``: of the longest clip there is room for, in rotary
+    tables and caches; None: no longer than those.
     Codes are the vocabulary entries ``code_offset .. code_offset + codes - 1``; with a depth transformer ``codes`` are
     those of a codebook, and no vocabulary entries. Between them may stand separators, with known tokens:
     ``before_frame``, then the rows of the ``grid``, each followed by ``after_row``, then ``after_frame``. A separator
@@ -168,6 +172,15 @@ class FrameLayout(Frozen):
     before_frame: tuple[Token, ...] = ()
     after_row: tuple[Token, ...] = ()
     after_frame: tuple[Token, ...] = ()
+    max_frames: Positive | None = None
+
+    @model_validator(mode="after")
+    def _room_for_what_it_was_trained_for(self) -> FrameLayout:
+        if self.max_frames is not None and self.max_frames < self.frames:
+            raise ValueError(f"max_frames {self.max_frames} must be at least frames {self.frames}")
+        if self.positions > MAX_POSITIONS:
+            raise ValueError(f"{self.positions} positions of {self.room} frames, at most {MAX_POSITIONS} can be")
+        return self
 
     @model_validator(mode="after")
     def _separators_are_no_codes(self) -> FrameLayout:
@@ -206,9 +219,23 @@ class FrameLayout(Frozen):
         return np.flatnonzero(self.pattern == SAMPLED)
 
     @property
+    def room(self) -> int:
+        """Frames of the longest clip."""
+        return self.frames if self.max_frames is None else self.max_frames
+
+    @property
     def positions(self) -> int:
-        """Positions of a whole clip; the context the model was trained for."""
-        return self.prompt_length + self.frames * self.tokens_per_frame
+        """Positions of the longest clip: rows of the rotary tables, and what caches may have to hold."""
+        return self.frame_start(self.room)
+
+    @property
+    def trained_positions(self) -> int:
+        """Positions of the clips the model was trained on. No attention has seen positions further apart."""
+        return self.frame_start(self.frames)
+
+    def of_frames(self, frames: int) -> FrameLayout:
+        """The same of clips of ``frames``, and room for no longer ones."""
+        return self.model_copy(update={"frames": frames, "max_frames": None})
 
     def frame_start(self, frame: int) -> int:
         """Position of the first place of ``frame``."""

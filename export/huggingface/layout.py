@@ -77,7 +77,7 @@ def check_layout(path: Path, layout: FrameLayout, config: HuggingFaceConfig) -> 
     if wrong := check_separators(layout, config.backbone.vocab):
         expected = f"less than vocab_size {config.backbone.vocab}"
         raise CheckpointError(path, wrong, expected, "Correct before_frame, after_row or after_frame.")
-    if layout.positions > config.positions:
-        found = f"a clip of {layout.positions} positions"
+    if layout.trained_positions > config.positions:
+        found = f"a clip of {layout.trained_positions} positions"
         expected = f"at most max_position_embeddings, {config.positions}"
         raise CheckpointError(path, found, expected, "Fewer frames: the model was not made for more positions.")

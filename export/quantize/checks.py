@@ -100,7 +100,7 @@ def check_codes(config: BackboneConfig, layout: FrameLayout) -> None:
 
 
 def check_tokens(config: BackboneConfig, layout: FrameLayout, tokens: torch.Tensor) -> None:
-    shape, most = tuple(tokens.shape), layout.positions
+    shape, most = tuple(tokens.shape), layout.trained_positions
     if tokens.dim() not in (2, 3) or not tokens.numel() or shape[1] > most:
         raise UsageError(
             "calibration tokens", f"shape {shape}", f"(clips, positions) with 1..{most} positions", "Give whole clips."

@@ -85,7 +85,7 @@ class LayerQuantizer:
         self.states = {
             name: Activations(folder, name, (*tokens.shape[:2], hidden)) for name, tokens in self.tokens.items()
         }
-        self.cos, self.sin = rotary_tables(source.config, layout.positions)
+        self.cos, self.sin = rotary_tables(source.config, layout.trained_positions)
 
     @torch.no_grad()
     def begin(self) -> None:

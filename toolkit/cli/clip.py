@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from ..backends.protocol import Backend
 from ..board.power import EnergyRecord, PowerMeter, open_power_sources
 from ..bundle.bundle import Bundle
+from ..config import FrameLayout
 from ..generation.calibrate import PROMISED
 from ..generation.record import Generation
 from ..generation.run import generate
@@ -26,7 +27,16 @@ from ..video import write_contact_sheet, write_gif, write_mp4
 from ..video.decode import FollowingDecoder, FrameDecoder
 from .console import Advance, plain
 
-__all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "sampling_of", "view_of", "write_clip"]
+__all__ = [
+    "check_clip_folder",
+    "context_notice",
+    "facts_of",
+    "generate_clip",
+    "ratio_notice",
+    "sampling_of",
+    "view_of",
+    "write_clip",
+]
 
 SHOWN_HEIGHT = 256  # small pictures are enlarged to about this many pixels
 BYTES_PER_FRAME = 1 << 20  # far above what any of the files needs a frame
@@ -123,6 +133,17 @@ def ratio_notice(wanted: float, run: RunView) -> str | None:
     if abs(achieved - wanted) <= PROMISED:
         return None
     return f"note: asked for a replay ratio of {wanted:g}, this run has {achieved:.2f} of the eligible; try --threshold"
+
+
+def context_notice(layout: FrameLayout, frames: int, attention: AttentionSettings) -> str | None:
+    """A line for the user if positions see others from further away than any did in training."""
+    longest, window = layout.trained_positions, attention.window
+    if frames <= layout.frames or (window is not None and window < longest and not attention.sinks):
+        return None
+    return (
+        f"note: positions beyond the {layout.frames} trained frames are unreliable without --attention-window below "
+        f"{longest}, and with sinks: they see others at distances never seen in training"
+    )
 
 
 def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFacts) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..bundle.bundle import Bundle
 from ..generation.agreement import Recorder, first_difference
 from ..generation.run import check_frames, check_seed, generate
 from ..program.packed import Packed
-from .clip import check_clip_folder, facts_of, sampling_of, view_of, write_clip
+from .clip import check_clip_folder, context_notice, facts_of, sampling_of, view_of, write_clip
 from .console import command_line, emit, examples, json_option, progress, say, table
 from .options import attention_of, clip_options, replay_of
 
@@ -54,6 +54,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     if out:
         check_clip_folder(out, frames, len(prompts))
+    if notice := context_notice(opened.manifest.frame_layout, frames, attention):
+        say(notice)
     engine = _engine(opened, options["board"])
     with progress() as advance:
         advance("compiling the engine", 0, 1)

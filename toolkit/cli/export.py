@@ -24,6 +24,7 @@ GB = 1e9
         "fastcar export car --recipe w4a8 --board kv260 --out car-kv260",
         "fastcar export ./llama-video --frame-layout layout.json --recipe w4a8 --out llama-w4a8",
         "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
+        "fastcar export car --recipe w8a8 --max-frames 64 --out car-long",
     ),
 )
 @click.argument("model")
@@ -43,6 +44,9 @@ GB = 1e9
     help="Where the video lies, for a Hugging Face checkpoint  [default: frame_layout.json in it]",
 )
 @click.option("--layers", type=int, help="Only so many of the first decoder layers, for a quick trial.")
+@click.option(
+    "--max-frames", type=int, help="Room for clips of so many frames  [default: as many as the model was trained for]"
+)
 @click.option("--calibration-clips", type=int, help="At most so many clips to calibrate with  [default: the recipe's]")
 @click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")

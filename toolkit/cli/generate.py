@@ -19,7 +19,7 @@ from ..generation.run import check_frames, check_seed
 from ..planner.frame_time import shares_for_time
 from ..report import RunView, summary_table
 from ..settings import ReplaySettings
-from .clip import check_clip_folder, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
+from .clip import check_clip_folder, context_notice, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
 from .options import attention_of, clip_options, device_of, device_options, hold_options, replay_of
 
@@ -82,6 +82,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
         check_ratio(options["replay_ratio"], frames, options["max_age"], options["refresh"])
     replay = replace(replay, hold=_held(opened, options, frames, len(prompts) * (2 if sampling.guided else 1)))
     check_clip_folder(out, frames, len(prompts))
+    if notice := context_notice(opened.manifest.frame_layout, frames, attention):
+        say(notice)
     if options["backend"] in ("csim", "pynq"):  # before an engine is compiled or loaded
         opened.require_packed()
         rows_of(opened.manifest.engine, len(prompts), sampling.guided)

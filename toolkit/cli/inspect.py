@@ -61,6 +61,7 @@ def _show(facts: dict[str, Any]) -> None:
     config, layout = facts["config"], facts["frame_layout"]
     height, width = layout["grid"]
     parts = {"before a frame": "before_frame", "after a row": "after_row", "after a frame": "after_frame"}
+    room = f" (room for {layout['max_frames']})" if layout["max_frames"] else ""
     separators = [f"{name} {', '.join(map(str, layout[key]))}" for name, key in parts.items() if layout[key]]
     shape = ", ".join(f"{key} {config[key]}" for key in ("layers", "hidden", "heads", "kv_heads", "mlp"))
     table(
@@ -69,7 +70,7 @@ def _show(facts: dict[str, Any]) -> None:
             ("recipe", str(facts["recipe"].get("name"))),
             ("backbone", shape),
             *([("depth transformer", _depth(facts["depth"]))] if facts["depth"] else []),
-            ("video", f"{layout['frames']} frames of {height} x {width} codes out of {layout['codes']}"),
+            ("video", f"{layout['frames']} frames{room} of {height} x {width} codes out of {layout['codes']}"),
             *([("separators", "; ".join(separators))] if separators else []),
             ("TAS query", facts["tas_query"]),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),

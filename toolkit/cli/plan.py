@@ -102,7 +102,7 @@ def _shape(model: str, frames: int | None) -> ModelShape:
         return shape
     if frames < 1:
         raise UsageError("--frames", str(frames), "1 or more", "Give another number of frames.")
-    return shape.model_copy(update={"frame_layout": shape.frame_layout.model_copy(update={"frames": frames})})
+    return shape.model_copy(update={"frame_layout": shape.frame_layout.of_frames(frames)})
 
 
 def _replay(options: dict[str, Any]) -> Replay | None:
@@ -127,6 +127,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
         "recipe": request.recipe,
         "rows": plan.rows.rows,
         "frames": layout.frames,
+        "max_frames": layout.room,
         "tokens_per_frame": layout.tokens_per_frame,
         "replay_ratio": request.replay.ratio if request.replay else None,
         "policy": request.replay.policy if request.replay else None,
@@ -178,8 +179,11 @@ def _show(result: dict[str, Any]) -> None:
     replay = "none asked for"
     if result["replay_ratio"] is not None:
         replay = f"{result['replay_ratio']:g} of the evaluations after the first frame, policy {result['policy']}"
+    length = f"{result['frames']} frames"
+    if result["max_frames"] > result["frames"]:
+        length += f" (room for {result['max_frames']})"
     facts = [
-        ("clip", f"{result['frames']} frames of {result['tokens_per_frame']} positions, {result['rows']} rows a step"),
+        ("clip", f"{length} of {result['tokens_per_frame']} positions, {result['rows']} rows a step"),
         ("recipe, replay", f"{result['recipe']}; {replay}"),
         ("engine", engine["name"]),
         ("its origin", engine["origin"]),

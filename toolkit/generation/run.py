@@ -96,7 +96,7 @@ def generate(
 
 
 def check_frames(bundle: Bundle, frames: int | None) -> int:
-    """The number of frames to generate; UsageError outside 1 .. what the context holds."""
+    """The number of frames to generate; UsageError outside 1 .. what there is room for."""
     return frames_within(bundle.manifest.name, bundle.manifest.frame_layout, frames)
 
 
@@ -104,9 +104,12 @@ def frames_within(model: str, layout: FrameLayout, frames: int | None) -> int:
     """The same for a model that is not in a bundle yet."""
     if frames is None:
         return layout.frames
-    if not 1 <= frames <= layout.frames:
-        fix = "Ask for fewer frames." if frames > 1 else "Ask for at least one."
-        raise UsageError("--frames", str(frames), f"1 to {layout.frames}, the context {model} was trained for", fix)
+    if not 1 <= frames <= layout.room:
+        longer = f"Ask for fewer frames, or export with --max-frames {frames} to have room for them."
+        expected = f"1 to {layout.room}, the frames the bundle has room for; {model} was trained for {layout.frames}"
+        if layout.room == layout.frames:
+            expected = f"1 to {layout.frames}, the context {model} was trained for"
+        raise UsageError("--frames", str(frames), expected, longer if frames > 1 else "Ask for at least one.")
     return frames
 
 

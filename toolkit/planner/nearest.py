@@ -34,9 +34,9 @@ def nearest(shape: ModelShape, recipe: str, rows: int | None, board: Board) -> l
 
 def _changes(shape: ModelShape, recipe: str, rows: int, board: Board) -> Iterator[str]:
     layout, layers = shape.frame_layout, shape.backbone.layers
-    if frames := _most(layout.frames - 1, lambda frames: _size(_with(shape, frames=frames), recipe, rows, board)):
+    if frames := _most(layout.room - 1, lambda frames: _size(_with(shape, frames=frames), recipe, rows, board)):
         size = _size(_with(shape, frames=frames), recipe, rows, board)
-        yield f"{frames} frames instead of {layout.frames}: {_mib(size)}"
+        yield f"{frames} frames instead of {layout.room}: {_mib(size)}"
     if rows > 1 and (size := _size(_with(shape, guided=False), recipe, 1, board)):
         yield f"one row, without guidance: {_mib(size)}"
     first_of = {bits: name for name, bits in reversed(RECIPES.items())}  # recipes of as many bits take as much
@@ -65,7 +65,7 @@ def _with(shape: ModelShape, layers: int | None = None, frames: int | None = Non
     if layers is not None:
         changes["backbone"] = shape.backbone.model_copy(update={"layers": layers})
     if frames is not None:
-        changes["frame_layout"] = shape.frame_layout.model_copy(update={"frames": frames})
+        changes["frame_layout"] = shape.frame_layout.of_frames(frames)
     return shape.model_copy(update=changes)
 
 

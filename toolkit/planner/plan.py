@@ -193,7 +193,7 @@ def _fastest(engines: list[Engine], parts: tuple[Pass, ...], rows: Rows, counter
     def seconds(engine: Engine) -> float:
         memory = engine_memory(board, engine.config.clock_mhz)
         step = StepCounter(counter, parts, rows, engine.config, memory)
-        counts = step.counts(parts[0].layout.positions // 2, dense, False)
+        counts = step.counts(parts[0].layout.trained_positions // 2, dense, False)
         return whole(counts).cycles / engine.config.clock_mhz
 
     return engines[0] if len(engines) == 1 else min(engines, key=seconds)

@@ -116,7 +116,7 @@ class _Ranking:
         self._usable = budget(board)
         self.times: dict[EngineConfig, float] = {}
         self._passes = tuple(_shortened(one) if one.name == BACKBONE else one for one in passes)
-        self._position = passes[0].layout.positions // 2
+        self._position = passes[0].layout.trained_positions // 2
         layers = self._passes[0].config.layers
         dense = np.zeros((1, layers), np.uint32)
         self._masks = [dense]

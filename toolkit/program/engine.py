@@ -99,9 +99,11 @@ class EngineConfig(Frozen):
         }
         for name, (value, limit) in limits.items():
             if value > limit:
-                raise UsageError(
-                    f"engine {self.name}", f"{name} {value}", f"at most {limit}", "Choose a larger engine."
-                )
+                fix = "Choose a larger engine."
+                fits = (self.max_slots - layout.prompt_length) // layout.tokens_per_frame
+                if name == "positions" and layout.frames <= fits:
+                    fix = f"Choose a larger engine, or export with --max-frames {fits}."
+                raise UsageError(f"engine {self.name}", f"{name} {value}", f"at most {limit}", fix)
         for name, value, multiple in (
             ("head_dim", config.head_dim, 16),
             ("hidden", config.hidden, 16),

@@ -207,3 +207,17 @@ def test_bad_layouts(kind: str, folder: Path, tmp_path: Path, monkeypatch: pytes
 def test_a_layout_for_a_checkpoint_that_has_its_own(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--frame-layout: given for a checkpoint that has its own"):
         export_model("car", tmp_path / "out", frame_layout=tmp_path / "layout.json")
+
+
+def test_room_beyond_the_positions_of_the_training(folder: Path) -> None:
+    """Longer clips than max_position_embeddings are asked for by name; trained ones of that length cannot be."""
+    assert load_model(folder, max_frames=5).layout.positions == 3 + 5 * 20
+    edit(folder, lambda layout: layout["frame_layout"].update(max_frames=6))
+    layouts = [load_model(folder).layout, load_model(folder, max_frames=4).layout]
+    assert [(one.frames, one.room) for one in layouts] == [(3, 6), (3, 4)], "the option has the last word"
+    edit(folder, lambda layout: layout["frame_layout"].update(frames=4))
+    with pytest.raises(CheckpointError, match="a clip of 83 positions; expected at most max_position_embeddings, 64"):
+        load_model(folder)
+    edit(folder, lambda layout: layout["frame_layout"].update(max_frames=2))
+    with pytest.raises(CheckpointError, match="max_frames 2 must be at least frames 4"):
+        load_model(folder)
