@@ -92,5 +92,4 @@ def _is_named_tensor(item: tuple[object, object]) -> bool:
 def _reason(error: Exception) -> str:
     """One line: where the unpickler says what it refused, that, and not its advice to let it through."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    refused = (line.partition("WeightsUnpickler error:")[2].strip() for line in lines)
-    return next(filter(None, refused), lines[0]).split(". ")[0]
+    return next((line for line in lines if "nsupported" in line), lines[0]).split(". ")[0]
