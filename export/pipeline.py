@@ -97,7 +97,7 @@ def prepare_export(
         "layers": layers,
         "evaluate": evaluate,
     }
-    key = export_key(settings, checkpoint_files(model, layout_file))
+    key = export_key(settings, checkpoint_files(model, imported))
     export = Export(imported, Path(out), chosen, tas_query, engine, evaluate, overwrite, key)
     export.check()
     return export

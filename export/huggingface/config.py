@@ -14,11 +14,13 @@ from ...toolkit.errors import CheckpointError
 
 __all__ = [
     "ARCHITECTURES",
+    "FIX",
     "Declared",
     "HuggingFaceConfig",
     "Width",
     "config_error",
     "is_huggingface",
+    "is_supported",
     "read_config",
     "read_json",
     "read_object",
@@ -75,6 +77,10 @@ def is_huggingface(declared: Any) -> bool:
     return isinstance(declared, dict) and "architectures" in declared
 
 
+def is_supported(architectures: Any) -> bool:
+    return isinstance(architectures, list) and bool(set(map(str, architectures)) & set(ARCHITECTURES))
+
+
 def read_json(path: Path) -> Any:
     """The content of a config.json. CheckpointError if it cannot be read or is no JSON."""
     try:
@@ -118,7 +124,7 @@ def read_config(path: Path) -> HuggingFaceConfig:
 
 def _refuse(path: Path, declared: dict[str, Any]) -> None:
     architectures = declared.get("architectures")
-    if not isinstance(architectures, list) or not set(map(str, architectures)) & set(ARCHITECTURES):
+    if not is_supported(architectures):
         raise CheckpointError(path, f"architectures {architectures!r}", f"one of {', '.join(ARCHITECTURES)}", FIX)
     activation = declared.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:

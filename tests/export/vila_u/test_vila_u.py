@@ -251,6 +251,13 @@ def test_a_tokenizer_of_another_vocabulary_or_none_is_refused(folder):
         read_prompts(folder, config)
 
 
+@pytest.mark.parametrize("token", [-1, 288, 10**30, True, 1.0, None, "1"])
+def test_a_first_token_that_is_none_is_refused(folder, token):
+    change(folder / "llm/config.json", bos_token_id=token)
+    with pytest.raises(CheckpointError, match=r"llm/config\.json: bos_token_id .+; expected a token below 288"):
+        read_prompts(folder, read_config(folder))
+
+
 def test_guidance_is_the_release_s():
     conditional, unconditional = np.array([[1.0, 2.0]], np.float32), np.array([[0.5, 3.0]], np.float32)
     np.testing.assert_array_equal(guided_logits(conditional, unconditional, 3.0), [[2.0, 0.0]])
