@@ -232,6 +232,8 @@ def test_a_prompt_that_does_not_fit_is_empty_or_holds_a_special_token_is_refused
         prompts.encode("a car", 20)
     with pytest.raises(UsageError, match="'<vi_end>' in it"):
         prompts.encode("a car <vi_end>", 300)
+    with pytest.raises(UsageError, match=r"'bad.udcff'; expected text in UTF-8"):
+        prompts.encode("bad\udcff", 300)
     with pytest.raises(UsageError, match="an empty prompt"):
         prompts.encode("  ", 300)
 
