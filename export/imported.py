@@ -28,7 +28,8 @@ class ImportedModel:
     int64: prompt tokens and codes; None without any. ``notes``: what a user has to know of the result.
 
     ``depth``: of a model whose positions hold several codes. Its clips are (clips, positions, 1 + D): a token and
-    ``TEXT``, or ``TEXT`` and the codes. ``pictures``: reads what makes pictures of codes.
+    ``TEXT``, or ``TEXT`` and the codes. ``pictures``: reads what makes pictures of codes. ``files``: that were read
+    from outside of the checkpoint's folder, perhaps.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ImportedModel:
     held_out: torch.Tensor | None = None
     depth: DepthSource | None = None
     notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 def refuse_frame_layout(frame_layout: Path | None) -> None:

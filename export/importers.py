@@ -7,6 +7,7 @@ makes an ``ImportedModel``, whose weights are read later.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
@@ -15,10 +16,10 @@ from pathlib import Path
 from ..toolkit.config import MAX_POSITIONS, FrameLayout
 from ..toolkit.errors import CheckpointError, UsageError
 from .car.importer import load as load_car
-from .huggingface.config import is_huggingface
+from .huggingface.config import ARCHITECTURES, FIX, is_huggingface, is_supported
 from .huggingface.importer import load as load_huggingface
 from .imported import ImportedModel
-from .vila_u.config import is_vila_u
+from .vila_u.config import MODEL_TYPES, is_vila_u
 from .vila_u.importer import load as load_vila_u
 
 __all__ = ["BUILT_IN", "IMPORTERS", "ImportedModel", "checkpoint_files", "load_model"]
@@ -31,6 +32,9 @@ IMPORTERS: dict[str, Callable[[Path, Path | None], ImportedModel]] = {
     HUGGINGFACE: load_huggingface,
     VILA_U: load_vila_u,
 }
+SUPPORTED = (
+    f"architectures {', '.join(ARCHITECTURES)}; model_type {' or '.join(MODEL_TYPES)}; or format fastcar.checkpoint"
+)
 BUILT_IN = {"car": "car/checkpoint"}
 
 
@@ -67,11 +71,18 @@ def _with_room(name: str, layout: FrameLayout, max_frames: int) -> FrameLayout:
     return layout.model_copy(update={"max_frames": max_frames})
 
 
-def checkpoint_files(model: str | Path, frame_layout: Path | None = None) -> list[Path]:
-    """Every file that an import of ``model`` may read."""
-    folder = _folder(model)
-    files_ = [path for path in folder.rglob("*") if path.is_file()]
-    return [*files_, *([frame_layout] if frame_layout else [])]
+def checkpoint_files(model: str | Path, imported: ImportedModel) -> list[Path]:
+    """Every file that an import of ``model`` may read, in linked folders too.
+
+    Not what is hidden: histories, caches, and an unfinished export into the checkpoint's own folder.
+    """
+    found, seen = set(imported.files), set()
+    for place, folders, names in os.walk(_folder(model), followlinks=True):
+        real = os.path.realpath(place)
+        folders[:] = [name for name in folders if not name.startswith(".") and real not in seen]
+        seen.add(real)
+        found.update(path for name in names if not name.startswith(".") and (path := Path(place, name)).is_file())
+    return sorted(found)
 
 
 def _folder(model: str | Path) -> Path:
@@ -79,7 +90,6 @@ def _folder(model: str | Path) -> Path:
 
 
 def _declared_format(folder: Path) -> str:
-    known = ", ".join(IMPORTERS)
     if not folder.is_dir():
         found = "is a file" if folder.is_file() else "no such folder"
         raise CheckpointError(folder, found, f"a checkpoint folder or one of: {', '.join(BUILT_IN)}", "Check the name.")
@@ -87,9 +97,11 @@ def _declared_format(folder: Path) -> str:
     try:
         declared = json.loads(config.read_text("utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(
-            config, "missing", "a config.json in the checkpoint folder", "Is it the right folder?"
-        ) from None
+        found, fix = "missing", "Is it the right folder?"
+        if (folder / "params.json").is_file():
+            found = "missing; params.json is of Meta's own layout, whose rotary pairs lie side by side"
+            fix = "Convert it to Hugging Face's layout (convert_llama_weights_to_hf.py of transformers)."
+        raise CheckpointError(config, found, "a config.json in the checkpoint folder", fix) from None
     except OSError as error:
         raise CheckpointError(
             config, f"cannot be read ({error.strerror})", "a JSON file", "Check the folder."
@@ -99,8 +111,11 @@ def _declared_format(folder: Path) -> str:
     if is_vila_u(declared):
         return VILA_U
     if is_huggingface(declared):
+        if not is_supported(architectures := declared["architectures"]):
+            raise CheckpointError(config, f"architectures {architectures!r}", SUPPORTED, FIX)
         return HUGGINGFACE
     name = declared.get("format") if isinstance(declared, dict) else None
     if not isinstance(name, str) or name not in IMPORTERS:
-        raise CheckpointError(config, f"format {name!r}", f"one of: {known}", "Convert the checkpoint to one of these.")
+        found = f"format {name!r}, and no architectures"
+        raise CheckpointError(config, found, SUPPORTED, FIX)
     return name

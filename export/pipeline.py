@@ -81,6 +81,7 @@ def prepare_export(
     number. ``evaluate`` records the held-out cross-entropy beside that of the float model.
     UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
+    _check_names(model=model, out=out, frame_layout=frame_layout or "")
     chosen = get_recipe(recipe)
     if calibration_clips is not None:
         if calibration_clips < 1:
@@ -88,7 +89,7 @@ def prepare_export(
         chosen = replace(chosen, calibration_clips=calibration_clips)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
-    engine = load_engine(board) if board else None
+    engine = load_engine(board) if board is not None else None
     layout_file = Path(frame_layout) if frame_layout else None
     imported = load_model(model, layout_file, layers, max_frames)
     settings = {
@@ -100,10 +101,20 @@ def prepare_export(
         "max_frames": max_frames,
         "evaluate": evaluate,
     }
-    key = export_key(settings, checkpoint_files(model, layout_file))
+    key = export_key(settings, checkpoint_files(model, imported))
     export = Export(imported, Path(out), chosen, tas_query, engine, evaluate, overwrite, key)
     export.check()
     return export
+
+
+def _check_names(**names: str | Path) -> None:
+    """UsageError for a name that is no UTF-8: the formats' own libraries open files by no other."""
+    for option, name in names.items():
+        try:
+            str(name).encode()
+        except UnicodeEncodeError:
+            fix = "Rename it, or make a link of another name to it."
+            raise UsageError(option.replace("_", "-"), ascii(str(name)), "a name in UTF-8", fix) from None
 
 
 @dataclass(frozen=True)

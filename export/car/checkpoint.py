@@ -47,7 +47,7 @@ class CarConfig(Frozen):
     prompt: Prompts
     encoder: EncoderConfig
     decoder: DecoderConfig
-    frame_rate: float = Field(gt=0)
+    frame_rate: float = Field(gt=0, le=1000)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def load_checkpoint(folder: Path | str) -> CarCheckpoint:
 def _load_config(folder: Path) -> CarConfig:
     path = folder / "config.json"
     try:
-        return CarConfig.model_validate_json(path.read_bytes())
+        return CarConfig.model_validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise CheckpointError(
             path, f"cannot be read ({error.strerror})", "the checkpoint's configuration", _RETRAIN

@@ -24,8 +24,10 @@ def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
     check_layout(path, layout, config)
     check_prompts(path, file.prompt, layout, config.backbone.vocab)
     notes = ["its codes are shown as colours: no decoder of pictures comes with such a checkpoint"]
+    files = [path]
     if file.clips:
-        clips = read_clips(path.parent / file.clips, layout, config.backbone.vocab, "Correct it, or leave clips out.")
+        files.append(path.parent / file.clips)
+        clips = read_clips(files[-1], layout, config.backbone.vocab, "Correct it, or leave clips out.")
     else:
         prompts = np.stack([file.prompt.encode(phrase, layout.prompt_length) for phrase in file.prompt.known])
         clips = random_clips(layout, prompts, RANDOM_CLIPS)
@@ -42,4 +44,5 @@ def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
         calibration=tokens,
         held_out=tokens if file.clips else None,
         notes=tuple(notes),
+        files=tuple(files),
     )

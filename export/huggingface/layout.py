@@ -41,9 +41,9 @@ class LayoutFile(Frozen):
     name: str = Field(min_length=1)
     frame_layout: FrameLayout
     prompt: Prompts
-    frame_rate: float = Field(8.0, gt=0)
+    frame_rate: float = Field(8.0, gt=0, le=1000)
     sampling: Sampling = Sampling()
-    clips: str | None = None
+    clips: str | None = Field(None, min_length=1)
 
     def settings(self) -> SamplingSettings:
         """UsageError for values that make no sense."""
@@ -53,7 +53,7 @@ class LayoutFile(Frozen):
 def read_layout(path: Path) -> LayoutFile:
     """CheckpointError naming the key, with a complete example where there is no file."""
     try:
-        layout = LayoutFile.model_validate_json(path.read_bytes())
+        layout = LayoutFile.model_validate_json(path.read_bytes(), strict=True)
         layout.settings()
         return layout
     except OSError as error:

@@ -90,7 +90,7 @@ class HuggingFaceSource:
         layers = config.backbone.layers
         if f"model.layers.{layers - 1}.input_layernorm.weight" not in self.store:
             found = f"no layer {layers - 1} among its {len(self.store.tensors)} tensors"
-            raise CheckpointError(self.store.path, found, f"num_hidden_layers {layers}", FIX)
+            raise CheckpointError(self.store.source, found, f"num_hidden_layers {layers}", FIX)
 
     def _check_tie(self, embedding: torch.Tensor) -> None:
         if not self.tied or HEAD not in self.store or torch.equal(self.store.read(HEAD).float(), embedding.float()):

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from ...toolkit.config import FrameLayout
+from ...toolkit.errors import CheckpointError
 from ...toolkit.numerics.depth import TEXT
 from ...toolkit.numerics.weights import LayerWeights, LinearWeights
 from ..depth import CodeEmbedding, DepthTransformer
@@ -103,10 +104,15 @@ class LayerQuantizer:
 
     @torch.no_grad()
     def layer(self, index: int) -> QuantizedLayer:
-        """CheckpointError or UsageError if the layer cannot be read."""
+        """CheckpointError if the layer cannot be read, or computes what is no finite number."""
         gc.collect()  # the modules of the layer before refer to each other, and hold its weights
         layer, peaks = self.source.layer(index), LayerPeaks()
         self._advance("calibration", index, lambda x: peaks.run(layer, x, *self._turn(x)))
+        for name, peak in {**peaks.inputs, **peaks.heads}.items():
+            if not torch.isfinite(peak).all():
+                found = f"{name}: values beyond float32 on the calibration clips"
+                fix = "Are these the weights of this config.json? Copy both again."
+                raise CheckpointError(f"layers.{index}", found, "finite activations", fix)
         self._advance("held-out", index, lambda x: layer(x, *self._turn(x)))
         equalize(layer, peaks, self.recipe.equalization)
         quantized = QuantDecoderLayer(layer, self.recipe)

@@ -13,22 +13,26 @@ from .store import TensorStore
 
 __all__ = ["check_finite", "check_tensors", "read_finite"]
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Eight bits are not among them: they go with scales, which are tensors of their own."""
+
 
 def check_tensors(
     store: TensorStore, expected: Mapping[str, tuple[int, ...]], fix: str, ignored: str | None = None
 ) -> None:
-    """CheckpointError for the first tensor that is missing, of another shape, of no floating point, or not expected.
+    """CheckpointError for the first tensor that is missing, of another shape or dtype, or not expected.
 
     ``ignored``: a pattern of names that may be there and are not needed.
     """
     for name, shape in expected.items():
         info = store.tensors.get(name)
         if info is None:
-            raise CheckpointError(store.path, f"tensor {name} is missing", str(shape), fix)
+            raise CheckpointError(store.source, f"tensor {name} is missing", str(shape), fix)
         if info.shape != shape:
             raise CheckpointError(info.file, f"tensor {name} is {info.shape}", str(shape), fix)
-        if not info.dtype.is_floating_point:
-            raise CheckpointError(info.file, f"tensor {name} is {info.dtype}", "floating point", fix)
+        if info.dtype not in FLOATS:
+            expected_dtypes = f"floating point: {', '.join(map(str, FLOATS))}"
+            raise CheckpointError(info.file, f"tensor {name} is {info.dtype}", expected_dtypes, fix)
     for name, info in store.tensors.items():
         if name not in expected and not (ignored and re.fullmatch(ignored, name)):
             found = f"tensor {name} is not part of the model"
@@ -36,15 +40,17 @@ def check_tensors(
 
 
 def read_finite(store: TensorStore, name: str, fix: str) -> torch.Tensor:
-    """The tensor in its own dtype. CheckpointError naming the first value that is no finite number."""
+    """The tensor in its own dtype. CheckpointError naming the first value that is no finite number in float32."""
     tensor = store.read(name)
     check_finite(store.tensors[name].file, name, tensor, fix)
     return tensor
 
 
 def check_finite(path: Path, name: str, tensor: torch.Tensor, fix: str) -> None:
+    if tensor.dtype == torch.float64:  # goes further than what a model is computed in
+        tensor = tensor.float()
     bad = (~torch.isfinite(tensor)).nonzero()
     if len(bad):
         index = bad[0].tolist()
         value = tensor[tuple(index)].item()
-        raise CheckpointError(path, f"{name}{index} is {value}", "finite numbers only", fix)
+        raise CheckpointError(path, f"{name}{index} is {value}", "finite numbers only, in float32", fix)

@@ -51,8 +51,10 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
                 found = f"is cut short, or no safetensors file: {length:,} bytes, a header of {size:,}"
                 raise CheckpointError(path, found, expected, COPY_AGAIN)
             header = json.loads(file.read(size))
-        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        places = {name: _place(path, name, entry) for name, entry in entries.items()}
+        words = header.pop("__metadata__", {}).values()
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("__metadata__ holds what is no text")
+        places = {name: _place(path, name, entry) for name, entry in header.items()}
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({error.strerror or error})", expected, COPY_AGAIN) from error
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
@@ -65,10 +67,9 @@ def _place(path: Path, name: str, entry: dict) -> tuple[TensorInfo, int, int]:
     if entry["dtype"] not in DTYPES:
         fix = "Convert it to float16, bfloat16 or float32."
         raise CheckpointError(path, f"tensor {name} is {entry['dtype']}", f"one of {', '.join(DTYPES)}", fix)
-    shape = tuple(map(int, entry["shape"]))
-    begin, end = map(int, entry["data_offsets"])
-    if min(shape, default=0) < 0 or begin < 0:
-        raise ValueError(f"{name}: a negative number")
+    shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+    if any(type(number) is not int or number < 0 for number in (*shape, begin, end)):
+        raise ValueError(f"{name}: shape or offsets hold what is no size")
     return TensorInfo(path, shape, DTYPES[entry["dtype"]]), begin, end
 
 

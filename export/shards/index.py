@@ -20,11 +20,14 @@ Opener = Callable[[Path], dict[str, TensorInfo]]
 def find_files(folder: Path) -> tuple[list[Path], Path | None]:
     """Files, and the index that names them. CheckpointError if there is no checkpoint, or no telling which."""
     for suffix, name in KINDS.items():
-        index = folder / f"{name}{suffix}.index.json"
+        whole, index = folder / f"{name}{suffix}", folder / f"{name}{suffix}.index.json"
+        if index.is_file() and whole.is_file():
+            found = f"{whole.name} and {index.name}: weights in one file, and in shards"
+            raise CheckpointError(folder, found, "one of the two", "Move away what is not the model's.")
         if index.is_file():
             return sorted({folder / file for file in read_index(index).values()}), index
-        if (folder / f"{name}{suffix}").is_file():
-            return [folder / f"{name}{suffix}"], None
+        if whole.is_file():
+            return [whole], None
     for suffix, name in KINDS.items():
         found = sorted(folder.glob(f"*{suffix}"))
         if len(found) == 1:
@@ -53,17 +56,23 @@ def read_index(path: Path) -> dict[str, str]:
     for tensor, file in names.items():
         if Path(file).name != file:
             raise CheckpointError(path, f"tensor {tensor} in {file!r}", "the name of a file beside it", COPY_AGAIN)
-        if not (path.parent / file).is_file():
-            missing = sorted({name for name in names.values() if not (path.parent / name).is_file()})
+        if not _is_file(path.parent / file):
+            missing = sorted({name for name in names.values() if not _is_file(path.parent / name)})
             found = f"names {', '.join(missing[:3])}{', ...' * (len(missing) > 3)}, which is not there"
             raise CheckpointError(path, found, f"{len(set(names.values()))} shards beside it", "Copy what is missing.")
     return names
 
 
 def check_index(path: Path, shards: dict[Path, dict[str, TensorInfo]]) -> None:
-    """Every tensor of the index is in the shard it names, and every tensor of a shard in the index."""
+    """Every tensor of the index is in the shard it names and in no other, and every tensor of a shard in the index."""
     names = read_index(path)
-    places = {name: file.name for file, tensors in shards.items() for name in tensors}
+    places: dict[str, str] = {}
+    for file, tensors in shards.items():
+        for name in tensors:
+            if name in places:
+                found, fix = f"tensor {name} in {places[name]} and in {file.name}", "Copy all of the shards again."
+                raise CheckpointError(path, found, "each tensor in one shard", fix)
+            places[name] = file.name
     for name, file in names.items():
         if name not in shards[path.parent / file]:
             where = f"it is in {places[name]}" if name in places else "none of the shards has it"
@@ -73,3 +82,11 @@ def check_index(path: Path, shards: dict[Path, dict[str, TensorInfo]]) -> None:
         if name not in names:
             fix = "Index and shards are of different checkpoints: copy all of them again."
             raise CheckpointError(path, f"lacks tensor {name} of {file}", "an index of these shards", fix)
+
+
+def _is_file(path: Path) -> bool:
+    """False for a name that no file can have, too."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ...toolkit.config import DepthConfig, Frozen, Positive
 from ...toolkit.errors import CheckpointError
 from ...toolkit.settings import SamplingSettings
-from ..huggingface.config import HuggingFaceConfig, read_json
+from ..huggingface.config import Declared, HuggingFaceConfig, Width, config_error, read_object
 from ..huggingface.config import read_config as read_llama
 
 __all__ = [
@@ -34,7 +34,57 @@ MODEL_TYPES, VISION_TYPE = ("vila_u_llama", "vila_u"), "rqvaesigliptransformer_m
 GROUPS = 32  # of every GroupNorm
 VIDEO_START_FROM_END = 2  # the vocabulary ends with <im_start> <im_end> <vi_start> <vi_end>
 FIX = "Convert the checkpoint, or choose another one."
-COPY_AGAIN = "Copy it again."
+
+
+Side = Annotated[int, Field(gt=0, le=4096)]
+"""Of a map, and other numbers that multiply."""
+
+
+class _Pictures(Declared):
+    z_channels: Width
+    ch: Annotated[int, Field(gt=0, le=1 << 16)]
+    ch_mult: list[Annotated[int, Field(gt=0, le=256)]] = Field(
+        default_factory=lambda: [1, 2, 4, 8], min_length=1, max_length=16
+    )
+    num_res_blocks: Positive
+    attn_resolutions: list[Positive]
+    resolution: Positive
+    out_ch: Literal[3]
+    resamp_with_conv: Literal[True] = True
+    give_pre_end: Literal[False] = False
+
+
+class _Quantizer(Declared):
+    embed_dim: Width
+    n_embed: Positive
+    latent_shape: list[Positive]
+    code_shape: Annotated[list[Side], Field(min_length=3, max_length=3)]
+    shared_codebook: bool | None = None
+    decoder_latent_shape: Annotated[list[Side], Field(min_length=2, max_length=2)] | None = None
+    ddconfig: _Pictures
+
+
+class _Block(Declared):
+    n_head: Width
+
+
+class _Head(Declared):
+    n_layer: Positive
+    block: _Block
+
+
+class _Transformer(Declared):
+    block_size: list[Positive]
+    embed_dim: Width
+    input_embed_dim_1: Width
+    input_embed_dim_2: Width
+    vocab_size: Positive
+    head: _Head
+
+
+class _Vision(Declared):
+    rqvaesiglip: _Quantizer
+    rqtransformer: _Transformer
 
 
 class PictureConfig(Frozen):
@@ -73,33 +123,19 @@ def is_vila_u(declared: Any) -> bool:
 def read_config(folder: Path) -> VilaUConfig:
     """CheckpointError naming the file, and the key that is missing or has a value that is not supported."""
     path = folder / "config.json"
-    top = _read(path)
+    top = read_object(path)
     _one_of(path, "model_type", top.get("model_type"), *MODEL_TYPES)
     _one_of(path, "mm_use_im_start_end", top.get("mm_use_im_start_end", False), True)
     _one_of(path, "mm_use_vi_start_end", top.get("mm_use_vi_start_end", False), True)
     llama = read_llama(folder / LLM / "config.json")
     layers = _projector_layers(folder / PROJECTOR / "config.json")
     path = folder / VISION / "config.json"
-    vision = _read(path)
+    vision = read_object(path)
     _one_of(path, "model_type", vision.get("model_type"), VISION_TYPE)
     try:
-        return _vision(path, vision, llama, layers)
-    except KeyError as error:
-        expected = "the keys of a residual quantizer and its transformer"
-        raise CheckpointError(path, f"{error.args[0]} is missing", expected, COPY_AGAIN) from error
+        return _vision(path, _Vision.model_validate(vision), llama, layers)
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise CheckpointError(path, found, "sizes that can be", FIX) from error
-    except (TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-        raise CheckpointError(path, f"holds what cannot be used ({error})", "sizes that can be", FIX) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    declared = read_json(path)
-    if not isinstance(declared, dict):
-        raise CheckpointError(path, "no object", "a checkpoint's config.json", COPY_AGAIN)
-    return declared
+        raise config_error(path, error, "the keys of a residual quantizer and its transformer") from error
 
 
 def _one_of(path: Path, key: str, found: Any, *supported: Any) -> None:
@@ -108,7 +144,7 @@ def _one_of(path: Path, key: str, found: Any, *supported: Any) -> None:
 
 
 def _projector_layers(path: Path) -> int:
-    kind = _read(path).get("mm_projector_type")
+    kind = read_object(path).get("mm_projector_type")
     if kind == "linear":
         return 1
     match = re.fullmatch(r"mlp([2-9]|[1-9]\d)x_gelu", kind) if isinstance(kind, str) else None
@@ -117,43 +153,41 @@ def _projector_layers(path: Path) -> int:
     return int(match[1])
 
 
-def _vision(path: Path, declared: dict[str, Any], llama: HuggingFaceConfig, layers: int) -> VilaUConfig:
-    quantizer, transformer = declared["rqvaesiglip"], declared["rqtransformer"]
-    height, width, codes_per_position = quantizer["code_shape"]
-    embed_dim, codes = quantizer["embed_dim"], transformer["vocab_size"]
+def _vision(path: Path, declared: _Vision, llama: HuggingFaceConfig, layers: int) -> VilaUConfig:
+    quantizer, transformer = declared.rqvaesiglip, declared.rqtransformer
+    height, width, codes_per_position = quantizer.code_shape
+    embed_dim, codes, hidden = quantizer.embed_dim, transformer.vocab_size, transformer.embed_dim
     for key, found, supported in (
-        ("rqvaesiglip.latent_shape", list(quantizer["latent_shape"]), [height, width, embed_dim]),
-        ("rqvaesiglip.n_embed", quantizer["n_embed"], codes),
-        ("rqtransformer.block_size", list(transformer["block_size"]), [height, width, codes_per_position]),
-        ("rqtransformer.input_embed_dim_1", transformer["input_embed_dim_1"], embed_dim),
-        ("rqtransformer.input_embed_dim_2", transformer["input_embed_dim_2"], llama.backbone.hidden),
+        ("rqvaesiglip.latent_shape", quantizer.latent_shape, [height, width, embed_dim]),
+        ("rqvaesiglip.n_embed", quantizer.n_embed, codes),
+        ("rqvaesiglip.ddconfig.ch modulo 32", quantizer.ddconfig.ch % GROUPS, 0),
+        ("rqtransformer.block_size", transformer.block_size, quantizer.code_shape),
+        ("rqtransformer.input_embed_dim_1", transformer.input_embed_dim_1, embed_dim),
+        ("rqtransformer.input_embed_dim_2", transformer.input_embed_dim_2, llama.backbone.hidden),
     ):
         _one_of(path, key, found, supported)
-    hidden = transformer["embed_dim"]
     depth = DepthConfig(
         hidden=hidden,
-        layers=transformer["head"]["n_layer"],
-        heads=transformer["head"]["block"]["n_head"],
+        layers=transformer.head.n_layer,
+        heads=transformer.head.block.n_head,
         mlp=4 * hidden,
         codes_per_position=codes_per_position,
         code_dim=embed_dim,
-        shared_codebook=bool(quantizer.get("shared_codebook")),
+        shared_codebook=quantizer.shared_codebook or False,
         projector_layers=layers,
     )
-    return VilaUConfig(llama, depth, codes, (height, width), _pictures(path, quantizer))
+    return VilaUConfig(llama, depth, codes, (height, width), _pictures(quantizer))
 
 
-def _pictures(path: Path, quantizer: dict[str, Any]) -> PictureConfig:
-    decoder = quantizer["ddconfig"]
-    _one_of(path, "rqvaesiglip.ddconfig.out_ch", decoder["out_ch"], 3)
-    _one_of(path, "rqvaesiglip.ddconfig.resamp_with_conv", decoder.get("resamp_with_conv", True), True)
-    _one_of(path, "rqvaesiglip.ddconfig.give_pre_end", decoder.get("give_pre_end", False), False)
-    _one_of(path, f"rqvaesiglip.ddconfig.ch {decoder['ch']} modulo {GROUPS}", decoder["ch"] % GROUPS, 0)
-    names = ("z_channels", "ch", "num_res_blocks", "attn_resolutions", "resolution")
-    latent = quantizer.get("decoder_latent_shape")
+def _pictures(quantizer: _Quantizer) -> PictureConfig:
+    decoder, latent = quantizer.ddconfig, quantizer.decoder_latent_shape
     return PictureConfig(
-        embed_dim=quantizer["embed_dim"],
-        ch_mult=decoder.get("ch_mult", (1, 2, 4, 8)),
-        latent_shape=latent and tuple(latent),
-        **{name: decoder[name] for name in names},
+        embed_dim=quantizer.embed_dim,
+        z_channels=decoder.z_channels,
+        ch=decoder.ch,
+        ch_mult=tuple(decoder.ch_mult),
+        num_res_blocks=decoder.num_res_blocks,
+        attn_resolutions=tuple(decoder.attn_resolutions),
+        resolution=decoder.resolution,
+        latent_shape=(latent[0], latent[1]) if latent else None,
     )

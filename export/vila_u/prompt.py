@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ...toolkit.bundle.text_prompts import TextPrompts
 from ...toolkit.errors import CheckpointError
+from ..huggingface.config import read_object
 from .config import LLM, VilaUConfig
 from .tokenizer import read_tokenizer
 
@@ -28,9 +28,9 @@ def read_prompts(folder: Path, config: VilaUConfig) -> TextPrompts:
     depend on distances alone (arXiv 2104.09864, eq. 16). CheckpointError for a tokenizer that is not there or of
     another vocabulary.
     """
-    tokenizer = read_tokenizer(folder / LLM)
+    tokenizer = read_tokenizer(folder / LLM, config.llama.backbone.vocab)
     prompts = TextPrompts(
-        start=_first_token(folder / LLM / "config.json"),
+        start=_first_token(folder / LLM / "config.json", config.llama.backbone.vocab),
         before=BEFORE,
         after=AFTER,
         phrases=PHRASES,
@@ -43,9 +43,9 @@ def read_prompts(folder: Path, config: VilaUConfig) -> TextPrompts:
     return prompts
 
 
-def _first_token(path: Path) -> int:
+def _first_token(path: Path, vocab: int) -> int:
     """Of every text; 1 in all of LLaMA."""
-    found = json.loads(path.read_text("utf-8")).get("bos_token_id", 1)
-    if not isinstance(found, int):
-        raise CheckpointError(path, f"bos_token_id {found!r}", "a token", "Copy it again.")
+    found = read_object(path).get("bos_token_id", 1)
+    if type(found) is not int or not 0 <= found < vocab:
+        raise CheckpointError(path, f"bos_token_id {found!r}", f"a token below {vocab}", "Copy it again.")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +16,37 @@ COPY_AGAIN = "Copy it again."
 SPACE = "▁"  # what SentencePiece writes for a space
 
 
-def read_tokenizer(folder: Path) -> dict[str, Any]:
+def read_tokenizer(folder: Path, vocab: int) -> dict[str, Any]:
     """``tokenizer.json``, else SentencePiece's ``tokenizer.model`` with the added tokens of the files beside it.
 
-    CheckpointError if there is neither, or a file that cannot be read.
+    Texts are neither cut nor filled up, whatever the file says of that. CheckpointError if there is neither file, one
+    that cannot be read, or a token that is not below ``vocab``.
     """
     fast, pieces = folder / "tokenizer.json", folder / "tokenizer.model"
     if fast.is_file():
-        return _checked(fast, lambda: fast.read_text("utf-8"))
+        return _checked(fast, lambda: fast.read_text("utf-8"), vocab)
     if not pieces.is_file():
         raise CheckpointError(fast, "is missing, and tokenizer.model too", EXPECTED, "Copy one of them.")
-    return _checked(pieces, lambda: json.dumps(_of_pieces(pieces)))
+    return _checked(pieces, lambda: json.dumps(_of_pieces(pieces)), vocab)
 
 
-def _checked(path: Path, content: Any) -> dict[str, Any]:
+def _checked(path: Path, content: Callable[[], str], vocab: int) -> dict[str, Any]:
     from tokenizers import Tokenizer  # only here: nothing else of an export needs the package
 
     try:
-        return json.loads(Tokenizer.from_str(content()).to_str())
+        tokenizer = Tokenizer.from_str(content())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        made, ids = json.loads(tokenizer.to_str()), tokenizer.get_vocab(with_added_tokens=True)
     except CheckpointError:
         raise
     except Exception as error:  # the packages raise no class of their own
         raise CheckpointError(path, f"cannot be read ({error})", EXPECTED, COPY_AGAIN) from error
+    token = max(ids, key=lambda word: ids[word], default="")
+    if ids and ids[token] >= vocab:
+        fix = "Copy the tokenizer and the weights of one checkpoint."
+        raise CheckpointError(path, f"{token!r} is token {ids[token]}", f"tokens below vocab_size {vocab}", fix)
+    return made
 
 
 def _of_pieces(path: Path) -> dict[str, Any]:

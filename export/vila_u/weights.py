@@ -60,13 +60,24 @@ class VilaUVision:
 
     def __init__(self, folder: Path, config: VilaUConfig) -> None:
         self.config = config
-        expected = expected_tensors(config)
         self.vision, self.projector = TensorStore(folder / VISION), TensorStore(folder / PROJECTOR)
+        self._check_last()
+        expected = expected_tensors(config)
         repeated = [BOOK.format(index) for index in range(1, config.depth.codes_per_position)]
         self._repeated = [name for name in repeated if config.depth.shared_codebook and name in self.vision]
         ignored = "|".join((IGNORED, *(name.replace(".", r"\.") for name in self._repeated)))
         check_tensors(self.vision, expected[VISION], FIX, ignored)
         check_tensors(self.projector, expected[PROJECTOR], FIX)
+
+    def _check_last(self) -> None:
+        """Before so many layers are listed, only to be told that they are not there."""
+        layers, blocks = self.config.depth.layers, self.config.pictures.num_res_blocks
+        for name in (
+            f"{TRANSFORMER}.head_transformer.blocks.{layers - 1}.ln1.weight",
+            f"{QUANTIZER}.decoder.up.0.block.{blocks}.norm1.weight",
+        ):
+            if name not in self.vision:
+                raise CheckpointError(self.vision.source, f"tensor {name} is missing", "all that config.json says", FIX)
 
     def codebooks(self) -> tuple[torch.Tensor, ...]:
         """(codes, code_dim) float32, without the row for padding; one, if shared."""

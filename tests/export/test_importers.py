@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from car_like import CONFIG, LAYOUT, damaged_checkpoint, random_llama
 from whole_llama import whole_llama
 
-from fastcar.export.importers import BUILT_IN, IMPORTERS, load_model
+from fastcar.export.importers import BUILT_IN, IMPORTERS, checkpoint_files, load_model
 from fastcar.toolkit.errors import CheckpointError
 
 
@@ -70,7 +71,9 @@ def test_a_file_is_not_a_folder(car_like: Path):
         ("{", "not JSON"),
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[1, 2]", "format None"),
+        ("[1, 2]", "format None, and no architectures"),
+        ('{"architectures": ["Emu3ForCausalLM"]}', r"architectures \['Emu3ForCausalLM'\]"),
+        ('{"architectures": "LlamaForCausalLM"}', "architectures 'LlamaForCausalLM'"),
         ('{"model_type": "llama"}', "format None"),
         ('{"format": "gguf"}', "format 'gguf'"),
         ('{"format": []}', r"format \[\]"),
@@ -81,6 +84,15 @@ def test_a_config_of_another_format(copy: Path, text: str, word: str):
     (copy / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=rf"config\.json: {word}.*expected"):
         load_model(copy)
+
+
+@pytest.mark.parametrize("declared", [{"architectures": ["Emu3ForCausalLM"]}, {"format": "gguf"}, {}])
+def test_what_is_supported_is_listed(copy: Path, declared: dict):
+    (copy / "config.json").write_text(json.dumps(declared))
+    with pytest.raises(CheckpointError) as caught:
+        load_model(copy)
+    for name in ("LlamaForCausalLM", "vila_u_llama", "fastcar.checkpoint"):
+        assert name in caught.value.expected
 
 
 def test_a_config_that_cannot_be_read(copy: Path):
@@ -114,6 +126,29 @@ def test_a_config_that_contradicts_itself(copy: Path, changes: dict, word: str):
     edit_config(copy, **changes)
     with pytest.raises(CheckpointError, match=rf"config\.json: .*{word}"):
         load_model(copy)
+
+
+def test_the_layout_whose_rotary_pairs_are_others_is_told_by_its_name(tmp_path: Path):
+    (tmp_path / "params.json").write_text('{"dim": 64}')
+    (tmp_path / "consolidated.00.pth").touch()
+    with pytest.raises(CheckpointError, match=r"config\.json: missing; params\.json is of Meta's own layout"):
+        load_model(tmp_path)
+
+
+def test_files_that_an_import_may_read(copy: Path, tmp_path: Path):
+    """In linked folders too, a loop once; not in hidden ones, such as that of an unfinished export."""
+    (tmp_path / "far").mkdir()
+    imported = load_model(copy)
+    before = checkpoint_files(copy, imported)
+    assert copy / "backbone.safetensors" in before
+    (tmp_path / "far/more.bin").touch()
+    (copy / "linked").symlink_to(tmp_path / "far")
+    (copy / "loop").symlink_to(copy)
+    (copy / ".out.1234.partial").mkdir()
+    (copy / ".out.1234.partial/backbone.safetensors").touch()
+    after = checkpoint_files(copy, replace(imported, files=(tmp_path / "clips.safetensors",)))
+    assert {*after} - {*before} >= {copy / "linked/more.bin", tmp_path / "clips.safetensors"}
+    assert not any(".out" in str(path) for path in after)
 
 
 @pytest.mark.parametrize("name", ["backbone", "tokenizer", "calibration", "heldout"])

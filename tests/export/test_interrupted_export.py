@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from fastcar.export.pipeline import export_model, prepare_export
 from fastcar.export.quantize.layers import LayerQuantizer
 from fastcar.export.unfinished import finished_layers
 from fastcar.toolkit.bundle.bundle import Bundle
-from fastcar.toolkit.errors import OutputError, UsageError
+from fastcar.toolkit.errors import CheckpointError, OutputError, UsageError
 
 WAIT = """
 import time
@@ -144,3 +145,21 @@ def test_the_disk_it_takes_is_known_before(
     stored = sum(made.manifest.files[name].bytes for name in names)
     header = 30_000  # of the weight file: names and places
     assert 0 <= stored + 2 * max(seen) + (64 << 20) - export.needs.disk < header
+
+
+def test_names_that_cannot_be_are_refused_before_any_work(car_like: Path, tmp_path: Path):
+    for model, out, option in (("bad\udcff", "out", "model"), (car_like, "bad\udcff", "out")):
+        with pytest.raises(UsageError, match=rf"^{option}: .*udcff.*; expected a name in UTF-8"):
+            prepare_export(model, tmp_path / out)
+    with pytest.raises(UsageError, match="engine: '' is not known"):
+        prepare_export(car_like, tmp_path / "out", board="")
+
+
+def test_activations_beyond_float32_are_told_by_their_layer(car_like: Path, tmp_path: Path):
+    source = Path(shutil.copytree(car_like, tmp_path / "source"))
+    tensors = {name: tensor.float() for name, tensor in load_file(source / "backbone.safetensors").items()}
+    tensors["model.layers.1.mlp.up_proj.weight"] *= 1e38
+    save_file(tensors, source / "backbone.safetensors")
+    with pytest.raises(CheckpointError, match=r"^layers\.1: \S+: values beyond float32 on the calibration clips"):
+        export_model(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

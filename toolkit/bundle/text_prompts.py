@@ -50,6 +50,8 @@ class TextPrompts(Frozen):
         if not prompt.strip():
             example = f"words such as {self.phrases[0]!r}" if self.phrases else "words"
             raise UsageError("--prompt", "an empty prompt", example, "Describe a scene.")
+        if any("\ud800" <= character <= "\udfff" for character in prompt):
+            raise UsageError("--prompt", ascii(prompt), "text in UTF-8", "Write it in the terminal's encoding.")
         for token in self._loaded.get_added_tokens_decoder().values():
             if token.special and token.content in prompt:
                 raise UsageError("--prompt", f"{token.content!r} in it", "words", "Leave the special token out.")

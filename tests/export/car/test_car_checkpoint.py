@@ -137,7 +137,14 @@ def test_missing_or_truncated_file_is_named(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [("version", 2, "version"), ("format", "other", "format"), ("speed", 1, "speed"), ("frame_rate", 0, "frame_rate")],
+    [
+        ("version", 2, "version"),
+        ("format", "other", "format"),
+        ("speed", 1, "speed"),
+        ("frame_rate", 0, "frame_rate"),
+        ("frame_rate", "25", "frame_rate"),
+        ("frame_rate", 1e300, "frame_rate"),
+    ],
 )
 def test_bad_configuration_names_the_field(folder: Path, key: str, value: object, message: str) -> None:
     path = folder / "config.json"

@@ -187,6 +187,13 @@ BAD: dict[str, tuple[Callable[[dict], object], str]] = {
     "no phrase": (lambda layout: layout["prompt"].update(phrases=[]), "no phrases"),
     "a phrase of others": (lambda layout: layout["prompt"].update(phrases=["up"]), "phrase 'up': unknown word 'up'"),
     "sampling of no sense": (lambda layout: layout.update(sampling={"top_p": 2.0}), "sampling.top-p: 2.0"),
+    "a number in words": (lambda layout: layout["frame_layout"].update(frames="3"), "frame_layout.frames: Input"),
+    "a truth for a number": (lambda layout: layout["prompt"].update(pad=True), "prompt.pad: Input should be"),
+    "frames without end": (lambda layout: layout.update(frame_rate=float("inf")), "frame_rate: Input should be less"),
+    "clips without a name": (lambda layout: layout.update(clips=""), "clips: String should have at least 1"),
+    "a grid without end": (
+        lambda layout: layout["frame_layout"].update(grid=[2**31 - 1] * 2), "a clip of 13835058042397261830 positions",
+    ),
     "clips that are not there": (lambda layout: layout.update(clips="none.safetensors"), "none.safetensors: cannot be"),
     "clips of nothing": (lambda layout: layout.update(clips=NAME), "not the name of weights; expected"),
 }  # fmt: skip

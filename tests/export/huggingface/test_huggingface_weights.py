@@ -136,10 +136,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "expected linear, llama3, yarn or none",
     ),
     "yarn of others": ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "with mscale"),
-    "scaling without factor": ({"rope_parameters": {"rope_type": "linear"}}, "factor: Field required"),
+    "scaling without factor": ({"rope_parameters": {"rope_type": "linear"}}, "factor is missing"),
     "heads that do not divide": ({"num_key_value_heads": 3}, "heads 8 must be a multiple of kv_heads 3"),
-    "negative size": ({"intermediate_size": -1}, "mlp: Input should be greater than 0"),
-    "words for numbers": ({"num_hidden_layers": "many"}, "layers: Input should be a valid integer"),
+    "negative size": ({"intermediate_size": -1}, "intermediate_size -1: Input should be greater than 0"),
+    "words for numbers": ({"num_hidden_layers": "many"}, "num_hidden_layers 'many': Input should be a valid integer"),
+    "a number in words": ({"hidden_size": "64"}, "hidden_size '64': Input should be a valid integer"),
+    "a truth for a number": ({"rms_norm_eps": True}, "rms_norm_eps True: Input should be a valid number"),
+    "a list for nothing": ({"head_dim": []}, "head_dim []: Input should be a valid integer"),
+    "a zero for nothing": ({"num_key_value_heads": 0}, "num_key_value_heads 0: Input should be greater than 0"),
+    "a number for a truth": ({"tie_word_embeddings": 0}, "tie_word_embeddings 0; expected true or false"),
+    "a factor in words": ({"rope_parameters": {"rope_type": "linear", "factor": "2"}}, "factor '2': Input should be"),
+    "a theta in words": ({"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta '1e4': Input should be"),
+    "a width beyond": ({"hidden_size": 2**31 - 1}, "hidden_size 2147483647: Input should be less than"),
+    "a relative": ({"model_type": "mistral"}, "model_type 'mistral'; expected 'llama'"),
+    "pairs side by side": ({"rope_interleaved": True}, "rope_interleaved True; expected False"),
+    "half of a head turned": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5; expected 1.0"),
+    "half of a head, stretched": (
+        {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}},
+        "partial_rotary_factor 0.5; expected 1",
+    ),
+    "a window": ({"sliding_window": 7}, "sliding_window 7; expected None"),
 }
 
 
@@ -165,6 +181,10 @@ def test_no_config(folder: Path) -> None:
     (folder / "config.json").write_text("{")
     with pytest.raises(CheckpointError, match="not JSON"):
         read_config(folder / "config.json")
+    for text in ("[]", "3", "null"):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(CheckpointError, match="config.json: no object"):
+            read_config(folder / "config.json")
 
 
 def test_weights_of_another_config(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,11 +250,11 @@ def test_numbers_that_are_none(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_attention_heads": 0, "head_dim": None}, "holds what is no usable number"),
-        ({"max_position_embeddings": float("inf")}, "holds what is no usable number"),
-        ({"rope_parameters": 7}, "holds what is no usable number"),
-        ({"rms_norm_eps": float("inf")}, "norm_eps: Input should be a finite number"),
-        ({"vocab_size": 10**30}, "vocab: Input should be less than"),
+        ({"num_attention_heads": 0, "head_dim": None}, "num_attention_heads 0: Input should be greater than 0"),
+        ({"max_position_embeddings": float("inf")}, "max_position_embeddings inf: Input should be"),
+        ({"rope_parameters": 7}, "rope_parameters 7: Input should be a valid dictionary"),
+        ({"rms_norm_eps": float("inf")}, "rms_norm_eps inf: Input should be a finite number"),
+        ({"vocab_size": 10**30}, "vocab_size 10{30}: Input should be less than"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings 'false'; expected true or false"),
         ({"num_hidden_layers": 10**9}, "no layer 999999999 among its 21 tensors"),
     ],

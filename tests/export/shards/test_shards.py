@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fastcar.export.shards import TensorStore, check_tensors, read_finite
@@ -115,6 +115,21 @@ def shifted(header: dict) -> None:
     header[name]["data_offsets"] = [offset + 2 for offset in header[name]["data_offsets"]]
 
 
+def repeat(folder: Path) -> None:
+    """A tensor of the first shard, with other values, in the last one as well."""
+    low, high = shards(folder)[0], shards(folder)[-1]
+    name, tensor = next(iter(load_file(low).items()))
+    save_file({**load_file(high), name: tensor + 1}, high)
+
+
+def whole_too(folder: Path) -> None:
+    save_file({"a": torch.ones(1)}, folder / "model.safetensors")
+
+
+def entry(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: edit_header(shards(folder)[0], lambda header: first(header).update(changes))
+
+
 def first(header: dict) -> dict:
     return next(entry for name, entry in header.items() if name != "__metadata__")
 
@@ -139,6 +154,18 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: edit_header(shards(folder)[0], lambda h: first(h).clear()),
         "header is damaged",
     ),
+    "sizes in words": (entry(shape=["80", "64"]), "header is damaged .*hold what is no size"),
+    "sizes in fractions": (entry(shape=[80.5, 64]), "header is damaged .*hold what is no size"),
+    "offsets below 0": (entry(data_offsets=[-2, 4]), "header is damaged .*hold what is no size"),
+    "notes of numbers": (
+        lambda folder: edit_header(shards(folder)[0], lambda header: header.update(__metadata__={"format": 3})),
+        "header is damaged .*no text",
+    ),
+    "in two shards": (
+        repeat,
+        r"index.json: tensor \S+ in model-00001-\S+ and in model-\S+; expected each tensor in one",
+    ),
+    "one file as well": (whole_too, "model.safetensors and model.safetensors.index.json: weights in one file, and in"),
     "wrong shard": (lambda folder: edit_index(folder, swap), r"index.json: tensor \S+ in \S+, but it is in \S+;"),
     "not in the index": (
         lambda folder: edit_index(folder, lambda names: names.pop(next(iter(names)))),
@@ -150,6 +177,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no index": (lambda folder: (folder / INDEX).unlink(), r"files \(model-00001.*\) and no model.safetensors.index"),
     "index of nothing": (lambda folder: (folder / INDEX).write_text("[]"), "index.json: is damaged"),
+    "index of no name": (
+        lambda folder: edit_index(folder, lambda names: names.update({next(iter(names)): "x" * 5000})),
+        "index.json: names x+, which is not there",
+    ),
     "index elsewhere": (
         lambda folder: edit_index(folder, lambda names: names.update({next(iter(names)): "../x.safetensors"})),
         r"in '../x.safetensors'; expected the name of a file beside it",
@@ -189,6 +220,50 @@ def test_what_a_pickle_brings_is_not_executed(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "executed").exists()
 
 
+def test_what_is_refused_of_a_pickle_is_named_without_the_advice_to_let_it_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXECUTED", str(tmp_path / "executed"))
+    torch.save({"b": Payload()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError) as caught:
+        TensorStore(tmp_path)
+    assert "mkdir" in str(caught.value) and "weights_only" not in str(caught.value)
+
+
+def test_a_file_of_torch_before_zip_archives(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1)}, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    with pytest.raises(CheckpointError, match="One of torch before 1.6 has to be loaded and saved anew"):
+        TensorStore(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta"])
+def test_tensors_of_torch_that_are_no_values(kind: str, tmp_path: Path) -> None:
+    tensor = torch.eye(3).to_sparse() if kind == "sparse" else torch.eye(3, device="meta")
+    torch.save({"a": tensor}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"tensor a is (of layout torch.sparse_coo|without values); expected val"):
+        TensorStore(tmp_path)
+
+
+def test_what_is_read_is_the_caller_s_to_change(tmp_path: Path) -> None:
+    """Parameters, one value everywhere, one tensor under two names: the second reading is the first."""
+    one = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    stored = {"a": one, "b": one, "c": torch.ones(1, 3).expand(2, 3)}
+    torch.save(stored, tmp_path / "pytorch_model.bin")
+    store = TensorStore(tmp_path)
+    for name in store:
+        read = store.read(name)
+        assert not read.requires_grad and read.is_contiguous()
+        read.mul_(-7)
+    for name, tensor in stored.items():
+        assert torch.equal(store.read(name), tensor)
+
+
+def test_a_folder_that_is_called_like_a_file(model: LlamaForCausalLM, tmp_path: Path) -> None:
+    for name in ("llama.bin", "llama.safetensors"):
+        model.save_pretrained(tmp_path / name)
+        equal(TensorStore(tmp_path / name), model)
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", [torch.ones(1)], {"a": 3}])
 def test_no_file_of_tensors(content: object, tmp_path: Path) -> None:
     path = tmp_path / "pytorch_model.bin"
@@ -223,6 +298,18 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
         read_finite(store, "a", FIX)
     with pytest.raises(CheckpointError, match="tensor b is torch.int32; expected floating point"):
         check_tensors(store, {"a": (4, 3), "b": (2,)}, FIX)
+
+
+def test_floating_point_that_no_model_is_computed_in(tmp_path: Path) -> None:
+    tensors = {"a": torch.ones(3).to(torch.float8_e4m3fn), "b": torch.tensor([1e38, 1e300], dtype=torch.float64)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    store = TensorStore(tmp_path)
+    with pytest.raises(
+        CheckpointError, match="tensor a is torch.float8_e4m3fn; expected floating point: torch.float16"
+    ):
+        check_tensors(store, {"a": (3,), "b": (2,)}, FIX)
+    with pytest.raises(CheckpointError, match=r"b\[1\] is inf; expected finite numbers only, in float32"):
+        read_finite(store, "b", FIX)
 
 
 def test_reading_holds_one_tensor(tmp_path: Path) -> None:

@@ -160,14 +160,54 @@ def test_a_value_that_is_no_number_and_unequal_shared_books_are_named(tmp_path):
         ("vision_tower/config.json", {"rqtransformer__vocab_size": 31}, r"rqvaesiglip\.n_embed 32"),
         ("vision_tower/config.json", {"rqtransformer__block_size": [4, 4, 2]}, r"rqtransformer\.block_size"),
         ("vision_tower/config.json", {"rqtransformer__head__block__n_head": 5}, "multiple of heads 5"),
-        ("vision_tower/config.json", {"rqvaesiglip__ddconfig__ch": 40}, r"ddconfig\.ch 40"),
-        ("vision_tower/config.json", {"rqvaesiglip": {}}, "code_shape is missing"),
+        ("vision_tower/config.json", {"rqvaesiglip__ddconfig__ch": 40}, r"ddconfig\.ch modulo 32 8; expected one of 0"),
+        ("vision_tower/config.json", {"rqvaesiglip": {}}, r"rqvaesiglip\.embed_dim is missing"),
+        ("vision_tower/config.json", {"rqvaesiglip": 3}, r"rqvaesiglip 3: Input should be"),
+        (
+            "vision_tower/config.json",
+            {"rqvaesiglip__shared_codebook": "no"},
+            r"rqvaesiglip\.shared_codebook 'no': Input",
+        ),
+        ("vision_tower/config.json", {"rqvaesiglip__code_shape": [4.0, 4, 4]}, r"code_shape\.0 4\.0: Input should be"),
+        ("vision_tower/config.json", {"rqvaesiglip__code_shape": [4, 4]}, r"code_shape \[4, 4\]: List should have at"),
+        ("vision_tower/config.json", {"rqvaesiglip__ddconfig__ch_mult": []}, r"ddconfig\.ch_mult \[\]: List should"),
+        ("vision_tower/config.json", {"rqvaesiglip__ddconfig__ch": 1 << 30}, r"ddconfig\.ch 1073741824: Input should"),
+        ("vision_tower/config.json", {"rqvaesiglip__ddconfig__out_ch": 1}, r"ddconfig\.out_ch 1: Input should be 3"),
+        (
+            "vision_tower/config.json",
+            {"rqvaesiglip__ddconfig__resamp_with_conv": False},
+            "resamp_with_conv False: Input",
+        ),
+        ("vision_tower/config.json", {"rqtransformer__head__n_layer": "2"}, r"head\.n_layer '2': Input should be"),
+        ("vision_tower/config.json", {"rqtransformer__head__block__n_head": True}, r"n_head True: Input should be"),
+        ("llm/config.json", {"rms_norm_eps": "1e-5"}, "rms_norm_eps '1e-5': Input should be"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_key(folder, file, changes, found):
     change(folder / file, **changes)
     with pytest.raises(CheckpointError, match=found):
         read_config(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "llm/config.json", "vision_tower/config.json"])
+@pytest.mark.parametrize("text", ["[]", "3", "null", "{", ""])
+def test_a_config_that_is_none_is_refused_by_its_file(folder, file, text):
+    (folder / file).write_text(text)
+    with pytest.raises(CheckpointError, match=rf"/{file}: (no object|not JSON)"):
+        read_config(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"rqtransformer__head__n_layer": 10**9}, r"blocks\.999999999\.\S+ is missing"),
+        ({"rqvaesiglip__ddconfig__num_res_blocks": 10**9}, r"block\.1000000000\.\S+ is missing"),
+    ],
+)
+def test_layers_that_are_not_there_are_not_listed_first(folder, changes, found):
+    change(folder / "vision_tower/config.json", **changes)
+    with pytest.raises(CheckpointError, match=found):
+        VilaUVision(folder, read_config(folder))
 
 
 def test_prompts_are_padded_in_front_and_end_with_the_start_of_a_video(folder):
@@ -192,6 +232,8 @@ def test_a_prompt_that_does_not_fit_is_empty_or_holds_a_special_token_is_refused
         prompts.encode("a car", 20)
     with pytest.raises(UsageError, match="'<vi_end>' in it"):
         prompts.encode("a car <vi_end>", 300)
+    with pytest.raises(UsageError, match=r"'bad.udcff'; expected text in UTF-8"):
+        prompts.encode("bad\udcff", 300)
     with pytest.raises(UsageError, match="an empty prompt"):
         prompts.encode("  ", 300)
 
@@ -209,6 +251,13 @@ def test_a_tokenizer_of_another_vocabulary_or_none_is_refused(folder):
     path.unlink()
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: is missing"):
         read_prompts(folder, config)
+
+
+@pytest.mark.parametrize("token", [-1, 288, 10**30, True, 1.0, None, "1"])
+def test_a_first_token_that_is_none_is_refused(folder, token):
+    change(folder / "llm/config.json", bos_token_id=token)
+    with pytest.raises(CheckpointError, match=r"llm/config\.json: bos_token_id .+; expected a token below 288"):
+        read_prompts(folder, read_config(folder))
 
 
 def test_guidance_is_the_release_s():

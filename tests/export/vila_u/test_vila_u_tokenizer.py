@@ -42,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_tokens_are_those_of_sentencepiece(trained: Path) -> None:
     pieces = SentencePieceProcessor(model_file=str(trained / "tokenizer.model"))
-    tokenizer = Tokenizer.from_str(json.dumps(read_tokenizer(trained)))
+    tokenizer = Tokenizer.from_str(json.dumps(read_tokenizer(trained, 400)))
     rng = random.Random(1)
     texts = [" ".join(rng.choices(WORDS, k=9)) for _ in range(100)]
     texts += ["".join(rng.choices("abcdeorst .,éß漢🚗", k=30)) for _ in range(100)]
@@ -77,11 +77,29 @@ def checkpoint(folder: Path, trained: Path, file: str) -> Path:
 
 def test_files_that_cannot_be_read_are_named(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: is missing, and tokenizer\.model too"):
-        read_tokenizer(tmp_path)
+        read_tokenizer(tmp_path, 400)
     (tmp_path / "tokenizer.model").write_bytes((trained / "tokenizer.model").read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"tokenizer\.model: cannot be read"):
-        read_tokenizer(tmp_path)
+        read_tokenizer(tmp_path, 400)
     (tmp_path / "tokenizer.model").write_bytes((trained / "tokenizer.model").read_bytes())
     (tmp_path / "added_tokens.json").write_text('{"<vi_start>": "many"}')
     with pytest.raises(CheckpointError, match=r"added_tokens\.json: cannot be read"):
-        read_tokenizer(tmp_path)
+        read_tokenizer(tmp_path, 400)
+
+
+def test_a_token_beyond_the_vocabulary_is_named(trained: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer\.model: '.+' is token 399; expected tokens below vocab_size 399"
+    ):
+        read_tokenizer(trained, 399)
+
+
+def test_texts_are_neither_cut_nor_filled_up(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "c", "tiny")
+    path = tmp_path / "c/llm/tokenizer.json"
+    before = read_tokenizer(path.parent, 288)
+    tokenizer = Tokenizer.from_str(path.read_text())
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=600)
+    tokenizer.save(str(path))
+    assert read_tokenizer(path.parent, 288) == before
