@@ -104,7 +104,7 @@ def _engine(bundle: Bundle, name: str | None) -> Engine:
 def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
     """Over the bundle's own packing if it is for this engine, else packed now."""
     manifest = bundle.manifest
-    bundle.require_one_code()
+    bundle.require_for_engine()
     engine.config.check(manifest.config, manifest.frame_layout)
     packed = bundle.packed()
     if packed is None or packed.build_id != engine.config.build_id:
