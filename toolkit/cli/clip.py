@@ -114,6 +114,7 @@ def facts_of(
         replay=replay,
         versions={name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")},
         command=command,
+        criterion=manifest.criterion,
     )
 
 
@@ -146,6 +147,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
         "model": facts.model,
         "recipe": facts.recipe,
         "backend": facts.backend,
+        "criterion": facts.criterion,
         "sampling": vars(facts.sampling),
         "thresholds": list(run.thresholds),
         "policy": facts.replay.policy,

@@ -21,7 +21,9 @@ CLIP = (
     click.option("--prompt", "prompts", multiple=True, required=True, help="Scene; repeat for several clips."),
     click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]"),
     click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same video anywhere."),
-    click.option("--threshold", type=float, help="Replay where TAS is above this value, in every layer."),
+    click.option(
+        "--threshold", type=float, help="Replay where TAS (or the bundle's criterion) is above this, in every layer."
+    ),
     click.option("--policy", default="independent", show_default=True, help=f"How rows decide: {', '.join(POLICIES)}."),
     click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice."),
     click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]"),
