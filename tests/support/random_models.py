@@ -168,16 +168,18 @@ def save_graph(model: IntegerModel, folder: Path) -> Path:
 
 
 class Lowered:
-    """(bits, tas_query, changes of the shape) -> a model of random weights and the path of its graph; each is made
-    once, in ``folder``."""
+    """(bits, tas_query, criterion, changes of the shape) -> a model of random weights and the path of its graph; each
+    is made once, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, {}
 
-    def __call__(self, bits: int, tas_query: str = "post_rope", **changes: int) -> tuple[IntegerModel, Path]:
-        key = (bits, tas_query, *sorted(changes.items()))
+    def __call__(
+        self, bits: int, tas_query: str = "post_rope", criterion: str = "tas", **changes: int
+    ) -> tuple[IntegerModel, Path]:
+        key = (bits, tas_query, criterion, *sorted(changes.items()))
         if key not in self.made:
-            model = random_model(bits, tas_query=tas_query, shape=config(**changes))
+            model = random_model(bits, tas_query=tas_query, criterion=criterion, shape=config(**changes))
             self.made[key] = model, save_graph(model, self.folder / str(len(self.made)))
         return self.made[key]
 
