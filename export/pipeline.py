@@ -18,9 +18,10 @@ from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensor_file import TensorWriter, read_tensor, stored_tensors
 from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
 from ..toolkit.bundle.write import unfinished_folder, write_bundle
-from ..toolkit.config import DepthConfig
+from ..toolkit.config import CRITERIA, DepthConfig
 from ..toolkit.errors import UsageError
 from ..toolkit.numerics.decoder import IntegerDecoder
+from ..toolkit.numerics.similarity import SIMILARITY_UNIT
 from ..toolkit.numerics.tas import tas_unit
 from ..toolkit.numerics.vqgan import VqganDecoder
 from ..toolkit.output import check_output_folder
@@ -64,6 +65,7 @@ def prepare_export(
     *,
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
+    criterion: str = "tas",
     board: str | None = None,
     frame_layout: str | Path | None = None,
     layers: int | None = None,
@@ -78,7 +80,8 @@ def prepare_export(
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``max_frames``: room for clips of so many
     frames; None: as many as the model was trained for. ``calibration_clips``: at most so many, instead of the recipe's
-    number. ``evaluate`` records the held-out cross-entropy beside that of the float model.
+    number. ``criterion``: what replay is decided by, one of ``CRITERIA``. ``evaluate`` records the held-out
+    cross-entropy beside that of the float model.
     UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
     _check_names(model=model, out=out, frame_layout=frame_layout or "")
@@ -89,6 +92,7 @@ def prepare_export(
         chosen = replace(chosen, calibration_clips=calibration_clips)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
+    _check_criterion(criterion, tas_query, board)
     engine = load_engine(board) if board is not None else None
     layout_file = Path(frame_layout) if frame_layout else None
     imported = load_model(model, layout_file, layers, max_frames)
@@ -96,13 +100,14 @@ def prepare_export(
         "version": __version__,
         "recipe": asdict(chosen),
         "tas_query": tas_query,
+        "criterion": criterion,
         "engine": engine.config.build_id if engine else None,
         "layers": layers,
         "max_frames": max_frames,
         "evaluate": evaluate,
     }
     key = export_key(settings, checkpoint_files(model, imported))
-    export = Export(imported, Path(out), chosen, tas_query, engine, evaluate, overwrite, key)
+    export = Export(imported, Path(out), chosen, tas_query, criterion, engine, evaluate, overwrite, key)
     export.check()
     return export
 
@@ -125,6 +130,7 @@ class Export:
     out: Path
     recipe: Recipe
     tas_query: str
+    criterion: str
     engine: Engine | None
     evaluate: bool
     overwrite: bool
@@ -199,14 +205,14 @@ class Export:
                 check_depth(imported.depth.transformer(), imported.depth.embedding(), self.recipe)
             write_decoder(folder / DECODER, self._decoder())  # quick, and it may refuse
         record = self._quantize(folder, journal, progress)
-        write_graph(folder, config, layout, self.tas_query, self._depth)
-        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query, self._depth)
+        write_graph(folder, config, layout, self.tas_query, self._depth, self.criterion)
+        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query, self._depth, self.criterion)
         if self._plan:
             write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         journal.close()
-        return self._manifest(_tas_scales(folder / WEIGHTS, config.layers), record)
+        return self._manifest(self._units(folder / WEIGHTS), record)
 
     @property
     def _depth(self) -> DepthConfig | None:
@@ -263,7 +269,14 @@ class Export:
             }
         return record
 
-    def _manifest(self, tas_scales: list[float], record: dict[str, Any]) -> Manifest:
+    def _units(self, weights: Path) -> tuple[float, ...]:
+        """Of a score, a layer each."""
+        config = self.imported.source.config
+        if self.criterion == "mlp-input":
+            return (SIMILARITY_UNIT,) * config.layers
+        return tuple(tas_unit(scale, config.heads, config.head_dim) for scale in _tas_scales(weights, config.layers))
+
+    def _manifest(self, units: tuple[float, ...], record: dict[str, Any]) -> Manifest:
         imported, config, engine = self.imported, self.imported.source.config, self.engine
         return Manifest(
             name=imported.name,
@@ -274,8 +287,9 @@ class Export:
             frame_rate=imported.frame_rate,
             recipe=asdict(self.recipe),
             sampling=imported.sampling,
+            criterion=self.criterion,
             tas_query=self.tas_query,
-            tas_unit=tuple(tas_unit(scale, config.heads, config.head_dim) for scale in tas_scales),
+            tas_unit=units,
             thresholds=(None,) * config.layers,
             board=engine.board if engine else None,
             overlay=engine.config.name if engine else None,
@@ -283,6 +297,19 @@ class Export:
             record=record,
             files={},
         )
+
+
+def _check_criterion(criterion: str, tas_query: str, board: str | None) -> None:
+    if criterion not in CRITERIA:
+        raise UsageError("--criterion", repr(criterion), " or ".join(CRITERIA), "Choose one of these.")
+    if criterion == "tas":
+        return
+    if board:
+        expected, fix = "--criterion tas, all that an overlay's engine decides by", "Drop --board or --criterion."
+        raise UsageError("--board", f"--criterion {criterion} beside it", expected, fix)
+    if tas_query != "post_rope":
+        expected, fix = "--criterion tas: no other one has a query", "Drop --tas-query or --criterion."
+        raise UsageError("--tas-query", f"--criterion {criterion} beside it", expected, fix)
 
 
 def _tas_scales(weights: Path, layers: int) -> list[float]:

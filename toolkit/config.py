@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "CRITERIA",
     "MAX_POSITIONS",
     "PADDING",
     "SAMPLED",
     "BackboneConfig",
+    "Criterion",
     "DepthConfig",
     "FrameLayout",
     "Frozen",
@@ -23,6 +25,10 @@ __all__ = [
 Positive = Annotated[int, Field(gt=0, le=(1 << 31) - 1)]
 """What registers and 32-bit indices hold."""
 
+Criterion = Literal["tas", "mlp-input"]
+"""What replay is decided by: TAS, or the similarity of MLP inputs (``numerics.similarity``)."""
+
+CRITERIA: tuple[str, ...] = get_args(Criterion)
 Token = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
 MAX_POSITIONS = 1 << 16  # a step sees at most 65535 slots: what attention's integer sums are wide enough for
 SAMPLED = -1  # in a pattern: the place of a code

@@ -8,7 +8,7 @@ from functools import partial
 import onnx_ir as ir
 
 from ...toolkit.config import BackboneConfig, DepthConfig
-from . import attention, code_embedding, gelu, linear, mlp, norm, rope, sampling, tas
+from . import attention, code_embedding, gelu, linear, mlp, norm, rope, sampling, similarity, tas
 from .body import Body, Library
 
 __all__ = [
@@ -49,6 +49,7 @@ def define_functions(
     *,
     pre_rope: bool,
     depth: DepthConfig | None = None,
+    criterion: str = "tas",
 ) -> dict[str, ir.Function]:
     """All functions a backbone of this shape calls.
 
@@ -64,13 +65,22 @@ def define_functions(
         q_parts,
         "Rotary embedding and int8 quantization of q, k, v.",
     )
-    library.define(
-        "TemporalAttentionScore",
-        partial(tas.temporal_attention_score, config=config),
-        ["q", "k_cache", "slot_before", "multiplier"],
-        ["score"],
-        "Integer q.k towards the same place one frame earlier, over all heads.",
-    )
+    if criterion == "tas":
+        library.define(
+            "TemporalAttentionScore",
+            partial(tas.temporal_attention_score, config=config),
+            ["q", "k_cache", "slot_before", "multiplier"],
+            ["score"],
+            "Integer q.k towards the same place one frame earlier, over all heads.",
+        )
+    else:
+        library.define(
+            "InputSimilarity",
+            similarity.input_similarity,
+            ["values", "before"],
+            ["score"],
+            "Cosine of the MLP's input and the one the cached output was computed from.",
+        )
     library.define(
         "ReplayDecision",
         tas.replay_decision,
@@ -85,13 +95,22 @@ def define_functions(
         ["y"],
         "Attention over the cached positions and the current one, exact in integers up to one division.",
     )
-    library.define(
-        "ReplayMLP",
-        partial(mlp.replay_mlp, config=config, linear=_mlp_linear(forms)),
-        ["x", "replay", "cached", "gain", "sigmoid_table", *_mlp_parts(forms)],
-        ["used", "to_cache"],
-        "RMSNorm and SwiGLU MLP of the rows that compute; cached outputs for the rows that replay.",
-    )
+    if criterion == "tas":
+        library.define(
+            "ReplayMLP",
+            partial(mlp.replay_mlp, config=config, linear=_mlp_linear(forms)),
+            ["x", "replay", "cached", "gain", "sigmoid_table", *_mlp_parts(forms)],
+            ["used", "to_cache"],
+            "RMSNorm and SwiGLU MLP of the rows that compute; cached outputs for the rows that replay.",
+        )
+    else:
+        library.define(
+            "ReplayMLP",
+            partial(mlp.replay_normed_mlp, config=config, linear=_mlp_linear(forms)),
+            ["values", "scale", "replay", "cached", "sigmoid_table", *_mlp_parts(forms)],
+            ["used", "to_cache"],
+            "SwiGLU MLP of the rows that compute; cached outputs for the rows that replay.",
+        )
     if depth is not None:
         define_code_embedding(library, depth, codes, config.hidden)
         return library.functions

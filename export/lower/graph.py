@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.bundle.tensor_file import StoredTensor
-from ...toolkit.config import BackboneConfig, DepthConfig, FrameLayout
+from ...toolkit.config import CRITERIA, BackboneConfig, DepthConfig, FrameLayout
 from ...toolkit.numerics.depth import TEXT
 from .builder import GraphBuilder
 from .code_embedding import embed_codes
@@ -27,8 +27,9 @@ def lower_backbone(
     weight_file: str,
     tas_query: str = "post_rope",
     depth: DepthConfig | None = None,
+    criterion: str = "tas",
 ) -> ir.Model:
-    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query``.
+    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query`` or ``criterion``.
 
     Inputs: tokens, position (rows,); k_cache.L, v_cache.L uint8 (rows, kv_heads, slots, head_dim); mask int32
     (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers * rows, hidden), age (layers * rows,),
@@ -38,10 +39,14 @@ def lower_backbone(
     mlp_output bfloat16 (layers * rows, hidden), tas int64 and replay bool (layers * rows,).
     With a depth transformer also input codes int64 (rows, codes of a position), which a row reads unless they are -1,
     and output hidden (rows, hidden), the input of ``lower_depth``, in place of code, logits and all that samples.
+    With the criterion ``mlp-input``, input mlp_input_cache uint8 (layers * rows, hidden) in place of slot_before, and
+    output mlp_input, the same of what mlp_output was computed from; tas is the score of ``InputSimilarity``.
     """
     if tas_query not in ("post_rope", "pre_rope"):
         raise ValueError(f"tas_query {tas_query!r}; expected post_rope or pre_rope")
-    step = _Step(config, layout, stored, weight_file, tas_query, depth)
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
+    step = _Step(config, layout, stored, weight_file, tas_query, depth, criterion)
     return step.model(step.build(), "decode_step", step.functions)
 
 
@@ -54,13 +59,17 @@ class _Step(GraphBuilder):
         weight_file: str,
         tas_query: str,
         depth: DepthConfig | None,
+        criterion: str,
     ) -> None:
         super().__init__(stored, weight_file)
-        self.config, self.depth, self.codes, self.pre = config, depth, layout.codes, tas_query == "pre_rope"
+        self.config, self.depth, self.codes = config, depth, layout.codes
+        self.by_tas, self.pre = criterion == "tas", criterion == "tas" and tas_query == "pre_rope"
         self.forms = {name: self.form(f"layers.0.{name}", self._inputs_of(name)) for name in LINEARS}
         outside = [f"projector.{index}" for index in range(depth.projector_layers)] if depth else ["head"]
         self.forms |= {name: self.form(name, self._inputs_of(name)) for name in outside}
-        self.functions = define_functions(config, self.codes, self.forms, pre_rope=self.pre, depth=depth)
+        self.functions = define_functions(
+            config, self.codes, self.forms, pre_rope=self.pre, depth=depth, criterion=criterion
+        )
 
     def build(self) -> list[ir.Value]:
         op, config = self.op, self.config
@@ -85,6 +94,8 @@ class _Step(GraphBuilder):
             "tas": ("stacked",),
             "replay": ("stacked",),
         }
+        if not self.by_tas:
+            names["mlp_input"], shapes["mlp_input"] = D.UINT8, ("stacked", config.hidden)
         stacks = [
             self.output(op("Concat", *parts, axis=0), name, names[name], *shapes[name])
             for name, parts in zip(names, zip(*per_layer, strict=True), strict=True)
@@ -124,20 +135,28 @@ class _Step(GraphBuilder):
         qkv = linear("qkv", normed)
         parts = call("RotaryEmbedding", qkv, *self.turn, weight("head_scale"), outputs=4 if self.pre else 3)
         q, k, v = parts[:3]
-        score = call(
-            "TemporalAttentionScore", parts[-1] if self.pre else q, k_cache, self.slot_before, weight("tas_multiplier")
+        threshold, age, cached, *before = (values[index] for values in self.replay_inputs)
+        decided = lambda score: call(
+            "ReplayDecision", score, threshold, self.eligible, age, self.max_age, self.pool, self.vote
         )
-        threshold, age, cached = (values[index] for values in self.replay_inputs)
-        replay = call("ReplayDecision", score, threshold, self.eligible, age, self.max_age, self.pool, self.vote)
+        if self.by_tas:
+            query = parts[-1] if self.pre else q
+            score = call("TemporalAttentionScore", query, k_cache, self.slot_before, weight("tas_multiplier"))
+            replay = decided(score)
         tables = [self.weight(f"table.attention{part}") for part in ("", ".high", ".low")]
         mixed = call("Attention", q, k, v, k_cache, v_cache, self.mask, weight("exponent"), weight("v_scale"), *tables)
         quantized = call("QuantizeRows", mixed, outputs=2)
         x = op("Add", x, linear("output", quantized))
         mlp_weights = [*self._linear(f"{name}.gate_up", "gate_up"), *self._linear(f"{name}.down", "down")]
-        used, to_cache = call(
-            "ReplayMLP", x, replay, cached, weight("mlp_gain"), self.weight("table.sigmoid"), *mlp_weights, outputs=2
-        )
-        return op("Add", x, used), (k, v, to_cache, score, replay)
+        if self.by_tas:
+            operands, kept = (x, replay, cached, weight("mlp_gain")), ()
+        else:
+            normed = op.call("RMSNorm", x, weight("mlp_gain"), outputs=2, name=f"{name}.ReplayMLP.norm")
+            score = call("InputSimilarity", normed[0], *before)
+            replay = decided(score)
+            operands, kept = (*normed, replay, cached), (op("Where", op.unsqueeze(replay, -1), *before, normed[0]),)
+        used, to_cache = call("ReplayMLP", *operands, self.weight("table.sigmoid"), *mlp_weights, outputs=2)
+        return op("Add", x, used), (k, v, to_cache, score, replay, *kept)
 
     def _sampled(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         op = self.op
@@ -159,18 +178,21 @@ class _Step(GraphBuilder):
         return self.output(code, "code", D.INT64, "clips"), logits
 
     def _replay_inputs(self) -> tuple[tuple[ir.Value, ...], ...]:
-        """Per-layer threshold (1,), age (rows,) and cached MLP output (rows, hidden)."""
+        """Per-layer threshold (1,), age (rows,), cached MLP output (rows, hidden), and input if that decides."""
         op, layers = self.op, self.config.layers
-        self.slot_before = self.input("slot_before", D.INT64)
+        if self.by_tas:
+            self.slot_before = self.input("slot_before", D.INT64)
         self.eligible = self.input("eligible", D.BOOL, "rows")
         self.max_age = self.input("max_age", D.INT32)
         self.pool = self.input("pool", D.INT64, "rows", "rows")
         self.vote = self.input("vote", D.INT64, "rows", "rows")
-        stacked = (
+        stacked = [
             self.input("threshold", D.INT64, layers),
             self.input("age", D.INT32, "stacked"),
             self.input("replay_cache", D.BFLOAT16, "stacked", self.config.hidden),
-        )
+        ]
+        if not self.by_tas:
+            stacked.append(self.input("mlp_input_cache", D.UINT8, "stacked", self.config.hidden))
         if layers == 1:
             return tuple((value,) for value in stacked)
         return tuple(op("Split", value, outputs=layers, axis=0, num_outputs=layers) for value in stacked)

@@ -13,7 +13,7 @@ from .body import Body
 from .linear import quantize_rows
 from .norm import rms_norm
 
-__all__ = ["by_table", "replay_mlp", "swiglu"]
+__all__ = ["by_table", "replay_mlp", "replay_normed_mlp", "swiglu"]
 
 Linear = Callable[[Body, ir.Value, ir.Value, Sequence[ir.Value]], ir.Value]
 
@@ -46,10 +46,46 @@ def replay_mlp(
     The rows that compute are gathered, go through the MLP and are scattered over the cached ones: with none left
     the products have no row and the weights are not touched. ``weights`` are those of gate_up, then of down.
     """
+    rows = _computing(op, replay)
+    normal, scale = rms_norm(op, op("GatherND", x, rows), gain, eps=config.norm_eps, hidden=config.hidden)
+    return _scattered(op, normal, scale, rows, cached, table, weights, config, linear)
+
+
+def replay_normed_mlp(
+    op: Body,
+    values: ir.Value,
+    scale: ir.Value,
+    replay: ir.Value,
+    cached: ir.Value,
+    table: ir.Value,
+    *weights: ir.Value,
+    config: BackboneConfig,
+    linear: Linear,
+) -> tuple[ir.Value, ir.Value]:
+    """The same of rows that the decision needed the norm of: uint8 (rows, hidden) and float32 (rows, 1)."""
+    rows = _computing(op, replay)
+    normal, own = op("GatherND", values, rows), op("GatherND", scale, rows)
+    return _scattered(op, normal, own, rows, cached, table, weights, config, linear)
+
+
+def _computing(op: Body, replay: ir.Value) -> ir.Value:
+    """(computing, 1) indices of the rows that do not replay."""
+    return op("Transpose", op("NonZero", op("Not", replay)), perm=[1, 0])
+
+
+def _scattered(
+    op: Body,
+    normal: ir.Value,
+    scale: ir.Value,
+    rows: ir.Value,
+    cached: ir.Value,
+    table: ir.Value,
+    weights: Sequence[ir.Value],
+    config: BackboneConfig,
+    linear: Linear,
+) -> tuple[ir.Value, ir.Value]:
+    """The outputs of the computing ``rows``, whose normalized input this is, over the cached ones."""
     half = len(weights) // 2
-    rows = op("Transpose", op("NonZero", op("Not", replay)), perm=[1, 0])
-    computing = op("GatherND", x, rows)
-    normal, scale = rms_norm(op, computing, gain, eps=config.norm_eps, hidden=config.hidden)
     hidden = linear(op, normal, _a_row_each(op, scale), weights[:half])
     product, scale = quantize_rows(op, swiglu(op, hidden, table, mlp=config.mlp))
     made = linear(op, product, _a_row_each(op, scale), weights[half:])

@@ -141,6 +141,9 @@ def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
             "one that an overlay's engine runs, with one code a position",
             "Export it without --board.",
         )
+    if model.criterion != "tas":
+        found, expected = f"replay decided by {model.criterion}", "by TAS, all that an overlay's engine decides by"
+        raise UsageError("--board", found, expected, "Export it without --board.")
     int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
     plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
     parts, payloads = zip(*_parts(model, plan), strict=True)

@@ -21,7 +21,9 @@ def dequantized(weights: LinearWeights) -> np.ndarray:
 class FloatDecoder:
     """``step`` appends one position; keys are rotated as complex numbers, heads are walked one by one.
 
-    ``keys`` and ``values`` (layers, positions, rows, kv_heads, head_dim); ``used`` (layers, positions, rows, hidden).
+    ``keys`` and ``values`` (layers, positions, rows, kv_heads, head_dim); ``used`` (layers, positions, rows, hidden),
+    computed from the MLP inputs ``used_from``; ``cosine`` (layers, positions, rows) of a position's own MLP input and
+    what was used a frame before, NaN in frame 0.
     """
 
     def __init__(self, model: IntegerModel, rows: int = 2) -> None:
@@ -30,7 +32,8 @@ class FloatDecoder:
         self.position = 0
         room = (self.shape.layers, model.layout.positions, rows)
         self.keys, self.values = np.zeros((2, *room, self.shape.kv_heads, self.shape.head_dim))
-        self.used = np.zeros((*room, self.shape.hidden))
+        self.used, self.used_from = np.zeros((2, *room, self.shape.hidden))
+        self.cosine = np.full(room, np.nan)
         self.matrix = cache(lambda layer, name: dequantized(getattr(model.layers[layer], name)))
         self.head = dequantized(model.head)
 
@@ -41,11 +44,18 @@ class FloatDecoder:
         for index, layer in enumerate(self.model.layers):
             mixed, score = self._attention(index, self._norm(x, layer.attention_gain) @ self.matrix(index, "qkv"))
             x = x + mixed @ self.matrix(index, "output")
-            gate, up = np.split(self._norm(x, layer.mlp_gain) @ self.matrix(index, "gate_up"), 2, axis=-1)
+            normed = self._norm(x, layer.mlp_gain)
+            gate, up = np.split(normed @ self.matrix(index, "gate_up"), 2, axis=-1)
             used = (gate / (1 + np.exp(-gate)) * up) @ self.matrix(index, "down")
+            earlier = self.position - self.before
+            if earlier >= 0:
+                before = self.used_from[index, earlier]
+                norms = np.linalg.norm(normed, axis=-1) * np.linalg.norm(before, axis=-1)
+                self.cosine[index, self.position] = (normed * before).sum(axis=-1) / norms
             if replay is not None and replay[index].any():
-                used[replay[index]] = self.used[index, self.position - self.before][replay[index]]
-            self.used[index, self.position] = used
+                used[replay[index]] = self.used[index, earlier][replay[index]]
+                normed[replay[index]] = before[replay[index]]
+            self.used[index, self.position], self.used_from[index, self.position] = used, normed
             x = x + used
             tas.append(score)
         self.position += 1

@@ -118,11 +118,16 @@ def random_depth(
 
 
 def random_depth_model(
-    bits: int = 8, *, depth: DepthConfig | None = None, tas_query: str = "post_rope", seed: int = 0
+    bits: int = 8,
+    *,
+    depth: DepthConfig | None = None,
+    tas_query: str = "post_rope",
+    criterion: str = "tas",
+    seed: int = 0,
 ) -> IntegerModel:
     """A backbone of 7 words with a depth transformer, whose codes are no vocabulary entries."""
     shape = config(vocab=layout().code_offset)
-    model = random_model(bits, shape=shape, tas_query=tas_query, seed=seed)
+    model = random_model(bits, shape=shape, tas_query=tas_query, criterion=criterion, seed=seed)
     weights = random_depth(shape.hidden, CODES, depth, None if bits == 8 else 4, seed)
     return replace(model, head=None, depth=weights)
 
@@ -134,6 +139,7 @@ def random_model(
     frames: FrameLayout | None = None,
     groups: dict[str, int] | None = None,
     tas_query: str = "post_rope",
+    criterion: str = "tas",
     seed: int = 0,
 ) -> IntegerModel:
     rng = np.random.default_rng(seed)
@@ -144,7 +150,7 @@ def random_model(
     embedding = rng.normal(0, 1, (shape.vocab, shape.hidden)).astype(np.float16)
     gain = rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32)
     head = random_linear(rng, shape.hidden, frames.codes)
-    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query)
+    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query, criterion=criterion)
 
 
 def save_graph(model: IntegerModel, folder: Path) -> Path:
@@ -154,23 +160,26 @@ def save_graph(model: IntegerModel, folder: Path) -> Path:
     write_tensors(weights, model_tensors(model))
     stored = stored_tensors(weights)
     depth = model.depth and model.depth.config
-    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, model.tas_query, depth), path)
+    decided_by = (model.tas_query, depth, model.criterion)
+    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, *decided_by), path)
     if depth:
         ir.save(lower_depth(model.config, depth, model.layout, stored, weights.name), folder / "depth.onnx")
     return path
 
 
 class Lowered:
-    """(bits, tas_query, changes of the shape) -> a model of random weights and the path of its graph; each is made
-    once, in ``folder``."""
+    """(bits, tas_query, criterion, changes of the shape) -> a model of random weights and the path of its graph; each
+    is made once, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, {}
 
-    def __call__(self, bits: int, tas_query: str = "post_rope", **changes: int) -> tuple[IntegerModel, Path]:
-        key = (bits, tas_query, *sorted(changes.items()))
+    def __call__(
+        self, bits: int, tas_query: str = "post_rope", criterion: str = "tas", **changes: int
+    ) -> tuple[IntegerModel, Path]:
+        key = (bits, tas_query, criterion, *sorted(changes.items()))
         if key not in self.made:
-            model = random_model(bits, tas_query=tas_query, shape=config(**changes))
+            model = random_model(bits, tas_query=tas_query, criterion=criterion, shape=config(**changes))
             self.made[key] = model, save_graph(model, self.folder / str(len(self.made)))
         return self.made[key]
 
@@ -181,7 +190,7 @@ def reference_backend(model: IntegerModel) -> ReferenceBackend:
 
 def onnx_backend(model: IntegerModel, path: Path, threads: int = 1, optimize: bool = True) -> OnnxRuntimeBackend:
     depth = model.depth and model.depth.config
-    return OnnxRuntimeBackend(path, model.config, model.layout, threads, optimize, depth)
+    return OnnxRuntimeBackend(path, model.config, model.layout, threads, optimize, depth, criterion=model.criterion)
 
 
 GUIDED = SamplingSettings(temperature=0.9, top_k=30, top_p=0.95, guidance=3.0)

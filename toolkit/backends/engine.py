@@ -76,6 +76,7 @@ class EngineBackend(ABC):
 
     name: str
     depth = None
+    criterion = "tas"
     traced = False
     poison = False
 

@@ -35,6 +35,7 @@ class TracingBackend(Protocol):
     config: BackboneConfig
     layout: FrameLayout
     depth: DepthConfig | None
+    criterion: str
     traced: bool
 
     def start(self, clips: int, limit: int, sampling: SamplingSettings, replay: ReplaySettings) -> None: ...
@@ -89,9 +90,9 @@ class NodeVectors:
 def record_nodes(backend: TracingBackend, clip: Path, path: Path) -> None:
     """Trace ``backend`` over the golden clip's text and store what its nodes compute.
 
-    Nothing for a model with a depth transformer: there is no engine to compare.
+    Nothing for a model with a depth transformer or another criterion than TAS: there is no engine to compare.
     """
-    if backend.depth is not None:
+    if backend.depth is not None or backend.criterion != "tas":
         return
     golden, layout = load_file(clip), backend.layout
     codes = golden["codes"][:-1, 0]  # the last one is read by no step

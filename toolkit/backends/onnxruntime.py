@@ -56,8 +56,9 @@ class OnnxRuntimeBackend(SteppingBackend):
         optimize: bool = True,
         depth: DepthConfig | None = None,
         profile: Path | None = None,
+        criterion: str = "tas",
     ) -> None:
-        super().__init__(config, layout, depth)
+        super().__init__(config, layout, depth, criterion)
         self.session = open_session(path, threads, optimize, profile)
         if depth is not None:
             self.depth_session = open_session(path.with_name(DEPTH), threads, optimize, profile)
@@ -98,6 +99,8 @@ class OnnxRuntimeBackend(SteppingBackend):
             "tas": np.zeros(stacked, np.int64),
             "replay": np.zeros(stacked, np.bool_),
         }
+        if self.criterion == "mlp-input":
+            self.outputs["mlp_input"] = np.zeros((stacked, config.hidden), np.uint8)
         for name, value in self.outputs.items():
             self._bind("bind_output", name, value)
 

@@ -106,7 +106,7 @@ def step_inputs(
         "tokens": np.zeros(rows, np.int64),
         **({"codes": np.full((rows, depth.codes_per_position), TEXT, np.int64)} if depth else {}),
         "position": np.zeros(rows, np.int64),
-        "slot_before": np.zeros((), np.int64),
+        **_of_criterion(state),
         "eligible": np.zeros(rows, np.bool_),
         "replay_cache": np.zeros((config.layers * rows, config.hidden), np.uint16),
         "age": np.zeros(config.layers * rows, np.int32),
@@ -115,6 +115,13 @@ def step_inputs(
         "pool": pooling.pool,
         "vote": pooling.vote,
     }
+
+
+def _of_criterion(state: DecodeState) -> dict[str, np.ndarray]:
+    """What the score is computed from beside the step's own values: where the cached key is, or cached MLP inputs."""
+    if state.mlp_input_cache is None:
+        return {"slot_before": np.zeros((), np.int64)}
+    return {"mlp_input_cache": np.zeros((state.config.layers * state.rows, state.config.hidden), np.uint8)}
 
 
 def sampling_inputs(
@@ -141,12 +148,15 @@ class SteppingBackend(ABC):
     """Runs the graph's step function once a position; subclasses say how.
 
     ``sampling`` holds the inputs of what predicts codes; they are among ``inputs`` unless there is a depth transformer.
+    ``criterion`` is what the step decides replay by; in records and outputs its score is called ``scores`` and ``tas``.
     """
 
     name: str
 
-    def __init__(self, config: BackboneConfig, layout: FrameLayout, depth: DepthConfig | None = None) -> None:
-        self.config, self.layout, self.depth = config, layout, depth
+    def __init__(
+        self, config: BackboneConfig, layout: FrameLayout, depth: DepthConfig | None = None, criterion: str = "tas"
+    ) -> None:
+        self.config, self.layout, self.depth, self.criterion = config, layout, depth, criterion
 
     @abstractmethod
     def run_step(self) -> dict[str, np.ndarray]:
@@ -170,7 +180,8 @@ class SteppingBackend(ABC):
         logits: bool = True,
     ) -> None:
         self.clips = clips
-        self.state = DecodeState(self.config, self.layout, clips * (2 if sampling.guided else 1), limit, attention)
+        rows = clips * (2 if sampling.guided else 1)
+        self.state = DecodeState(self.config, self.layout, rows, limit, attention, self.criterion)
         self.inputs = step_inputs(self.state, clips, replay, self.depth)
         self.sampling = sampling_inputs(self.layout, clips, self.state.rows, sampling, self.depth)
         if self.depth is None:
@@ -228,7 +239,10 @@ class SteppingBackend(ABC):
             self.caches_replaced()
         self._read(tokens)
         self.inputs["position"][:] = state.position
-        self.inputs["slot_before"][...] = state.slot_before
+        if state.mlp_input_cache is None:
+            self.inputs["slot_before"][...] = state.slot_before
+        else:
+            self.inputs["mlp_input_cache"].reshape(-1)[:] = state.mlp_input_cache[state.place].reshape(-1)
         self.inputs["eligible"][:] = state.eligible
         self.inputs["replay_cache"].reshape(-1)[:] = state.replay_cache[state.place].reshape(-1)
         self.inputs["age"][:] = state.age[state.place].reshape(-1)

@@ -22,7 +22,7 @@ class ReferenceBackend(SteppingBackend):
     traced = False  # there is always room
 
     def __init__(self, model: IntegerModel, cos: np.ndarray, sin: np.ndarray) -> None:
-        super().__init__(model.config, model.layout, model.depth and model.depth.config)
+        super().__init__(model.config, model.layout, model.depth and model.depth.config, model.criterion)
         self.model, self.cos, self.sin = model, cos, sin
         self._keep: Keep = forget
 
@@ -41,7 +41,7 @@ class ReferenceBackend(SteppingBackend):
     def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
         """One step, as ``decode`` with uniforms (1, clips): what every node computes, by name, in order.
 
-        Of a model without a depth transformer.
+        Of a model without a depth transformer, whose replay is decided by TAS.
         See ``toolkit.program.trace.TraceLayout.arrays``: the same as the engine's.
         """
         kept: dict[str, np.ndarray] = {}

@@ -19,8 +19,8 @@ __all__ = ["BACKENDS", "DeviceChoice", "open_backend"]
 
 def _onnxruntime(bundle: Bundle, threads: int | None) -> Backend:
     manifest = bundle.manifest
-    path, depth = bundle.path / BACKBONE, manifest.depth
-    return OnnxRuntimeBackend(path, manifest.config, manifest.frame_layout, threads, depth=depth)
+    path, options = bundle.path / BACKBONE, {"depth": manifest.depth, "criterion": manifest.criterion}
+    return OnnxRuntimeBackend(path, manifest.config, manifest.frame_layout, threads, **options)
 
 
 def _reference(bundle: Bundle, threads: int | None) -> Backend:
@@ -81,7 +81,7 @@ def open_backend(
     if name not in BACKENDS:
         raise UsageError("--backend", repr(name), f"one of {', '.join(BACKENDS)}", "Choose one of these.")
     if name in ENGINES:
-        bundle.require_one_code()
+        bundle.require_for_engine()
     more = (device or DeviceChoice(),) if name == "pynq" else ()
     backend = BACKENDS[name](bundle, threads, *more)
     if check and name != "reference":

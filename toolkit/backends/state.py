@@ -18,8 +18,9 @@ class DecodeState:
 
     ``k_cache[layer]``, ``v_cache[layer]`` (rows, kv_heads, slots, head_dim) uint8; ``mask`` (rows, slots) int32;
     ``replay_cache`` (places, layers, rows, hidden) uint16 bfloat16 bits; ``age`` (places, layers, rows) int32, how
-    often the cached output has been replayed. ``limit``: positions the clip may use, ValueError beyond.
-    ``attention`` decides which appended slots the mask leaves visible; the caches keep the others too.
+    often the cached output has been replayed; ``mlp_input_cache`` (places, layers, rows, hidden) uint8, what it was
+    computed from, only if that is the ``criterion`` of replay, else None. ``limit``: positions the clip may use,
+    ValueError beyond. ``attention`` decides which appended slots the mask leaves visible; the caches keep the others.
     """
 
     def __init__(
@@ -29,11 +30,15 @@ class DecodeState:
         rows: int,
         limit: int,
         attention: AttentionSettings = FULL_ATTENTION,
+        criterion: str = "tas",
     ) -> None:
         self.config, self.layout, self.rows, self.limit, self.attention = config, layout, rows, limit, attention
         self.position = 0
         places = layout.tokens_per_frame
         self.replay_cache = np.zeros((places, config.layers, rows, config.hidden), np.uint16)
+        self.mlp_input_cache: np.ndarray | None = None
+        if criterion == "mlp-input":
+            self.mlp_input_cache = np.full(self.replay_cache.shape, ZERO, np.uint8)
         self.age = np.zeros((places, config.layers, rows), np.int32)
         self.slots = 0
         self.k_cache: list[np.ndarray] = []
@@ -74,7 +79,8 @@ class DecodeState:
         self.mask[:, :position] = 0
 
     def append(self, outputs: dict[str, np.ndarray], padding: np.ndarray | bool = False) -> None:
-        """Take in a step's k, v, mlp_output and replay (stacked layers * rows) and move to the next position.
+        """Take in a step's k, v, mlp_output, replay, and mlp_input if it is kept (stacked layers * rows), and move to
+        the next position.
 
         ``padding`` (rows,) bool: rows that read none there, in front of all they read; nothing will see the slot.
         """
@@ -86,6 +92,8 @@ class DecodeState:
         self._move_window(padding)
         place = self.place
         self.replay_cache[place] = outputs["mlp_output"].reshape(*shape, -1)
+        if self.mlp_input_cache is not None:
+            self.mlp_input_cache[place] = outputs["mlp_input"].reshape(*shape, -1)
         self.age[place] = (self.age[place] + 1) * outputs["replay"].reshape(shape)
         self.position += 1
 

@@ -63,9 +63,8 @@ def profile_steps(bundle: Bundle, steps: int = 3, threads: int | None = None) ->
     layout, config = manifest.frame_layout, manifest.config
     with TemporaryDirectory(prefix="fastcar-") as folder:
         began = time.perf_counter()
-        backend = OnnxRuntimeBackend(
-            bundle.path / BACKBONE, config, layout, threads, depth=manifest.depth, profile=Path(folder)
-        )
+        options = {"depth": manifest.depth, "criterion": manifest.criterion, "profile": Path(folder)}
+        backend = OnnxRuntimeBackend(bundle.path / BACKBONE, config, layout, threads, **options)
         loaded = time.perf_counter() - began
         position = layout.frame_start(max(1, layout.frames // 2))
         backend.start(1, layout.positions, manifest.sampling, ReplaySettings(), logits=False)

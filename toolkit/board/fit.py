@@ -12,7 +12,7 @@ from ...overlays.load import Engine, engine_names, load_engine
 from ..backends.engine import state_layout
 from ..bundle.bundle import WEIGHTS, Bundle
 from ..bundle.tensor_file import stored_tensors
-from ..errors import UsageError
+from ..errors import BundleError, UsageError
 from ..program.engine import EngineConfig
 from ..program.memory import BEAT_BYTES
 from ..program.packed import Packed
@@ -63,6 +63,10 @@ def fit_bundle(bundle: Bundle, board: Board, int4: dict[str, bool] | None = None
     """Whether the bundle runs on the board, after which steps, or why not. ``int4``: the weights' widths, if known."""
     if board.device.estimates_only:
         return Fit(board.name, reasons=("for estimates only: no overlay is built for this board",))
+    try:
+        bundle.require_for_engine()
+    except BundleError as error:
+        return Fit(board.name, reasons=(f"{error.found}, expected {error.expected}",))
     packed_for, stale = _packed_for(bundle, board)
     known = [engine.config for engine in engines_for(board)]
     if packed_for and packed_for.build_id not in {config.build_id for config in known}:

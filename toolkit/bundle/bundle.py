@@ -110,9 +110,8 @@ class Bundle:
     def model(self) -> tuple[IntegerModel, dict[str, np.ndarray]]:
         """The integer model and every stored tensor, for the reference and for packing."""
         manifest = self.manifest
-        return read_model(
-            self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query, manifest.depth
-        )
+        of_manifest = (manifest.tas_query, manifest.depth, manifest.criterion)
+        return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, *of_manifest)
 
     def packed(self) -> Packed | None:
         """Program and weights for the overlay in the manifest; None if the bundle was not packed for one."""
@@ -120,7 +119,7 @@ class Bundle:
 
     def require_packed(self) -> Packed:
         """The same; BundleError if there is none, or it is not for the engine in the manifest as it is today."""
-        self.require_one_code()
+        self.require_for_engine()
         packed, engine = self.packed(), self.manifest.engine
         if packed is None or engine is None:
             raise BundleError(
@@ -135,14 +134,21 @@ class Bundle:
             )
         return packed
 
-    def require_one_code(self) -> None:
-        """BundleError for a model with a depth transformer, which no overlay runs."""
+    def require_for_engine(self) -> None:
+        """BundleError for a model with a depth transformer, or decided by another criterion: no overlay runs these."""
         if self.manifest.depth is not None:
             raise BundleError(
                 self.path,
                 "a model with a depth transformer",
                 "one that an overlay's engine runs, with one code a position",
                 "Use --backend onnxruntime or reference.",
+            )
+        if self.manifest.criterion != "tas":
+            raise BundleError(
+                self.path,
+                f"replay decided by {self.manifest.criterion}",
+                "by TAS, all that an overlay's engine decides by",
+                "Use --backend onnxruntime or reference, or export it without --criterion.",
             )
 
     def archive(self, path: str | Path) -> Path:

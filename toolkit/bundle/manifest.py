@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_separators
+from ..config import BackboneConfig, Criterion, DepthConfig, FrameLayout, Frozen, check_separators
 from ..errors import BundleError, UsageError
+from ..numerics.similarity import SIMILARITY_UNIT
 from ..program.engine import EngineConfig
 from ..settings import SamplingSettings
 
@@ -28,7 +29,8 @@ class FileEntry(Frozen):
 
 
 class Manifest(Frozen):
-    """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each.
+    """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each; of the criterion
+    ``mlp-input`` the cosine, ``SIMILARITY_UNIT``. Thresholds are in the same unit.
 
     ``depth``: of a model whose positions hold several codes; None: one code, an entry of the vocabulary.
     ``thresholds``: the bundle's default, a layer each (None: the layer never replays), for rows that decide by
@@ -49,6 +51,7 @@ class Manifest(Frozen):
     frame_rate: float = Field(gt=0)
     recipe: dict[str, Any]
     sampling: SamplingSettings
+    criterion: Criterion = "tas"
     tas_query: Literal["post_rope", "pre_rope"]
     tas_unit: tuple[float, ...]
     thresholds: tuple[float | None, ...]
@@ -67,6 +70,11 @@ class Manifest(Frozen):
                 raise ValueError(f"{name} has {len(getattr(self, name))} values, the model {layers} layers")
         if not all(0 < unit < float("inf") for unit in self.tas_unit):
             raise ValueError("tas_unit holds a value that is not positive")
+        if self.criterion == "mlp-input":
+            if set(self.tas_unit) != {SIMILARITY_UNIT}:
+                raise ValueError(f"tas_unit is not that of a cosine, {SIMILARITY_UNIT}, in every layer")
+            if self.overlay or self.engine:
+                raise ValueError(f"packed for an overlay, whose engine decides by TAS, not by {self.criterion}")
         if self.depth is None and layout.code_offset + layout.codes > self.config.vocab:
             raise ValueError(
                 f"codes up to {layout.code_offset + layout.codes}, beyond the vocabulary of {self.config.vocab}"

@@ -124,6 +124,7 @@ def facts_of(
         replay=replay,
         versions={name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")},
         command=command,
+        criterion=manifest.criterion,
     )
 
 
@@ -167,6 +168,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
         "model": facts.model,
         "recipe": facts.recipe,
         "backend": facts.backend,
+        "criterion": facts.criterion,
         "sampling": vars(facts.sampling),
         "thresholds": list(run.thresholds),
         "policy": facts.replay.policy,

@@ -47,6 +47,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     here was measured on a board.
     """
     opened = Bundle.open(bundle)
+    opened.require_for_engine()
     frames, seed = check_frames(opened, options["frames"]), check_seed(options["seed"])
     sampling = sampling_of(opened, options)
     replay, attention = replay_of(opened, options), attention_of(options)
@@ -106,7 +107,6 @@ def _engine(bundle: Bundle, name: str | None) -> Engine:
 def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
     """Over the bundle's own packing if it is for this engine, else packed now."""
     manifest = bundle.manifest
-    bundle.require_one_code()
     engine.config.check(manifest.config, manifest.frame_layout)
     packed = bundle.packed()
     if packed is None or packed.build_id != engine.config.build_id:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..config import CRITERIA
 from ..errors import OutputError
 from ..output import check_output_folder
 from .console import emit, examples, json_option, progress, recipe_option, say, table
@@ -25,6 +26,7 @@ GB = 1e9
         "fastcar export ./llama-video --frame-layout layout.json --recipe w4a8 --out llama-w4a8",
         "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
         "fastcar export car --recipe w8a8 --max-frames 64 --out car-long",
+        "fastcar export car --recipe w8a8 --criterion mlp-input --out car-cosine",
     ),
 )
 @click.argument("model")
@@ -36,6 +38,13 @@ GB = 1e9
     default="post_rope",
     show_default=True,
     help="Query the score uses: after rotary embedding (the formula) or before (the authors' release).",
+)
+@click.option(
+    "--criterion",
+    type=click.Choice(CRITERIA),
+    default="tas",
+    show_default=True,
+    help="What replay is decided by: TAS, or the cosine of MLP inputs, to compare with.",
 )
 @click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
 @click.option(

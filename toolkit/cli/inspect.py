@@ -13,6 +13,8 @@ from .console import emit, examples, json_option, table
 
 __all__ = ["command"]
 
+CRITERION_NAMES = {"tas": "TAS", "mlp-input": "mlp-input: the cosine of MLP inputs"}
+
 
 @click.command("inspect", epilog=examples("fastcar inspect car-w8a8", "fastcar inspect car-w8a8 --json"))
 @click.argument("bundle", type=click.Path(path_type=Path))
@@ -34,6 +36,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "config": manifest.config.model_dump(),
         "depth": manifest.depth and manifest.depth.model_dump(),
         "frame_layout": manifest.frame_layout.model_dump(),
+        "criterion": manifest.criterion,
         "tas_query": manifest.tas_query,
         "board": manifest.board,
         "overlay": manifest.overlay,
@@ -72,7 +75,8 @@ def _show(facts: dict[str, Any]) -> None:
             *([("depth transformer", _depth(facts["depth"]))] if facts["depth"] else []),
             ("video", f"{layout['frames']} frames{room} of {height} x {width} codes out of {layout['codes']}"),
             *([("separators", "; ".join(separators))] if separators else []),
-            ("TAS query", facts["tas_query"]),
+            ("replay by", CRITERION_NAMES[facts["criterion"]]),
+            *([("TAS query", facts["tas_query"])] if facts["criterion"] == "tas" else []),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
             ("default thresholds", _thresholds(facts)),
             ("prompts", ", ".join(facts["phrases"])),

@@ -50,7 +50,8 @@ CLIP = (
     click.option(
         "--threshold",
         type=Thresholds(),
-        help="Replay where TAS is above this: one number, or one a layer such as -1,never,always,2.5.",
+        help="Replay where TAS (or the bundle's criterion) is above this: one number, or one a layer such as "
+        "-1,never,always,2.5.",
     ),
     click.option("--policy", help=f"How rows decide: {', '.join(POLICIES)}  [default: the bundle's]"),
     click.option("--max-age", type=int, help="Replay a value at most this often in a row; 1: never twice."),

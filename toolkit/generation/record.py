@@ -24,7 +24,9 @@ class Generation:
 
     prompts: tuple[str, ...]  # one a clip
     codes: np.ndarray  # (clips, frames, cells) int32; (clips, frames, cells, D) with a depth transformer
-    tas: np.ndarray  # (frames, places, layers, rows) float32, in units of pre-softmax attention logits
+    tas: (
+        np.ndarray
+    )  # (frames, places, layers, rows) float32, in units of pre-softmax attention logits; or the bundle's criterion
     replay: np.ndarray  # (frames, places, layers, rows) bool
     thresholds: tuple[float | None, ...]  # one a layer, in the unit of tas; None: the layer never replays
     seconds: np.ndarray  # (frames,) float64, wall time of the frame's steps

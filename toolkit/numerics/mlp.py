@@ -6,12 +6,12 @@ import numpy as np
 
 from .bfloat16 import from_bfloat16, to_bfloat16
 from .keep import Keep, forget
-from .linear import linear, quantize_rows
+from .linear import QuantizedRows, linear, quantize_rows
 from .norm import rms_norm
 from .tables import sigmoid_table, table_index
 from .weights import LayerWeights
 
-__all__ = ["replay_mlp", "swiglu"]
+__all__ = ["replay_mlp", "replay_normed_mlp", "swiglu"]
 
 
 def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
@@ -32,9 +32,26 @@ def replay_mlp(
     computing = ~replay
     if computing.any():
         normed = rms_norm(x[computing], layer.mlp_gain, eps)
-        keep("ReplayMLP.norm", normed)
-        gate, up = np.split(linear(normed, layer.gate_up), 2, axis=-1)
-        hidden = quantize_rows(swiglu(gate, up))
-        keep("ReplayMLP.hidden", hidden)
-        used[computing] = to_bfloat16(linear(hidden, layer.down))
+        used[computing] = _computed(normed, layer, keep)
     return from_bfloat16(used), used
+
+
+def replay_normed_mlp(
+    normed: QuantizedRows, replay: np.ndarray, cached: np.ndarray, layer: LayerWeights, keep: Keep = forget
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same where the decision needed the norm of every row."""
+    used = cached.copy()
+    computing = ~replay
+    if computing.any():
+        rows = QuantizedRows(normed.values[computing], normed.scale[computing])
+        used[computing] = _computed(rows, layer, keep)
+    return from_bfloat16(used), used
+
+
+def _computed(normed: QuantizedRows, layer: LayerWeights, keep: Keep) -> np.ndarray:
+    """bfloat16 bits of the output of rows that all compute."""
+    keep("ReplayMLP.norm", normed)
+    gate, up = np.split(linear(normed, layer.gate_up), 2, axis=-1)
+    hidden = quantize_rows(swiglu(gate, up))
+    keep("ReplayMLP.hidden", hidden)
+    return to_bfloat16(linear(hidden, layer.down))

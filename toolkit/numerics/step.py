@@ -8,10 +8,11 @@ from .attention import AttentionScales, attention, quantize_heads
 from .depth import TEXT, project_codes
 from .keep import Keep, forget
 from .linear import linear, quantize_rows
-from .mlp import replay_mlp
+from .mlp import replay_mlp, replay_normed_mlp
 from .norm import rms_norm
 from .rope import rotate
 from .sampling import guided_logits, sample
+from .similarity import input_similarity, inputs_to_cache
 from .tas import Pooling, replay_decision, temporal_attention_score
 from .weights import IntegerModel, LayerWeights
 
@@ -27,6 +28,7 @@ def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: A
     cos and sin (positions, head_dim) float32 are the bundle's rotary tables; ``keep`` is called with every result.
     With a depth transformer a row reads its ``codes`` (rows, D) unless they are ``TEXT``, and there is ``hidden``
     (rows, hidden) float32 before the final norm, for ``predict_codes``, instead of code and logits.
+    Where MLP inputs decide replay, ``mlp_input_cache`` takes the place of ``slot_before``, and there is ``mlp_input``.
     """
     x = _read(model, inputs)
     keep("embedding", x)
@@ -35,7 +37,7 @@ def decode_step(model: IntegerModel, cos: np.ndarray, sin: np.ndarray, inputs: A
     for index in range(len(model.layers)):  # a name for the layer would hold it while the next is read
         x, outputs = _layer(model, index, model.layers[index], x, turn, inputs, keep)
         made.append(outputs)
-    names = ("k", "v", "mlp_output", "tas", "replay")
+    names = ("k", "v", "mlp_output", "tas", "replay", *(["mlp_input"] if model.criterion == "mlp-input" else []))
     stacked = {name: np.concatenate(parts) for name, parts in zip(names, zip(*made, strict=True), strict=True)}
     if model.depth is not None:
         return {"hidden": x, **stacked}
@@ -85,11 +87,39 @@ def _layer(
         kept(f"RotaryEmbedding.{part}", heads)
 
     k_cache, v_cache = (_signed(inputs[f"{part}_cache.{index}"]) for part in ("k", "v"))
-    tas_query = q
-    if model.tas_query == "pre_rope":
-        tas_query = quantize_heads(straight[:, : config.heads], layer.q_scale)
-    score = temporal_attention_score(tas_query, k_cache[:, :, int(inputs["slot_before"])], layer.tas_multiplier)
-    replay = replay_decision(
+    by_tas = model.criterion == "tas"
+    if by_tas:
+        tas_query = q
+        if model.tas_query == "pre_rope":
+            tas_query = quantize_heads(straight[:, : config.heads], layer.q_scale)
+        score = temporal_attention_score(tas_query, k_cache[:, :, int(inputs["slot_before"])], layer.tas_multiplier)
+        replay = _decided(score, index, rows, inputs)
+        kept("TemporalAttentionScore", score)
+        kept("ReplayDecision", replay)
+
+    scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
+    mixed = quantize_rows(attention(q, k, v, k_cache, v_cache, inputs["mask"], scales))
+    kept("Attention", mixed)
+    x = x + linear(mixed, layer.output)
+    kept("output", x)
+    cached, inputs_used = inputs["replay_cache"][rows], ()
+    if by_tas:
+        used, to_cache = replay_mlp(x, replay, cached, layer, config.norm_eps, kept)
+    else:
+        normed, before = rms_norm(x, layer.mlp_gain, config.norm_eps), _signed(inputs["mlp_input_cache"][rows])
+        score = input_similarity(normed.values, before)
+        replay = _decided(score, index, rows, inputs)
+        kept("InputSimilarity", score)
+        kept("ReplayDecision", replay)
+        used, to_cache = replay_normed_mlp(normed, replay, cached, layer, kept)
+        inputs_used = (_unsigned(inputs_to_cache(normed.values, before, replay)),)
+    x = x + used
+    kept("ReplayMLP", x)
+    return x, (_unsigned(k), _unsigned(v), to_cache, score, replay, *inputs_used)
+
+
+def _decided(score: np.ndarray, index: int, rows: slice, inputs: Arrays) -> np.ndarray:
+    return replay_decision(
         score,
         int(inputs["threshold"][index]),
         inputs["eligible"],
@@ -97,18 +127,6 @@ def _layer(
         int(inputs["max_age"]),
         Pooling(inputs["pool"], inputs["vote"]),
     )
-    kept("TemporalAttentionScore", score)
-    kept("ReplayDecision", replay)
-
-    scales = AttentionScales.of(layer.q_scale, layer.k_scale, layer.v_scale, config.head_dim)
-    mixed = quantize_rows(attention(q, k, v, k_cache, v_cache, inputs["mask"], scales))
-    kept("Attention", mixed)
-    x = x + linear(mixed, layer.output)
-    kept("output", x)
-    used, to_cache = replay_mlp(x, replay, inputs["replay_cache"][rows], layer, config.norm_eps, kept)
-    x = x + used
-    kept("ReplayMLP", x)
-    return x, (_unsigned(k), _unsigned(v), to_cache, score, replay)
 
 
 def _signed(cache: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..config import BackboneConfig, DepthConfig, FrameLayout
+from ..config import CRITERIA, BackboneConfig, DepthConfig, FrameLayout
 
 __all__ = ["DepthBlockWeights", "DepthWeights", "IntegerModel", "LayerWeights", "LinearWeights"]
 
@@ -153,8 +153,9 @@ def _linears(weights: LayerWeights | DepthBlockWeights) -> Iterator[tuple[str, L
 class IntegerModel:
     """A quantized backbone, with the head or the depth transformer that predicts its codes.
 
-    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release). ValueError unless there is
-    either a head or a depth transformer.
+    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release), ``criterion`` what replay is
+    decided by, one of ``CRITERIA``. ValueError for another one, or unless there is either a head or a depth
+    transformer.
     """
 
     config: BackboneConfig
@@ -165,11 +166,14 @@ class IntegerModel:
     head: LinearWeights | None  # (hidden, codes): the codes only, text tokens are never generated
     tas_query: str = "post_rope"
     depth: DepthWeights | None = None
+    criterion: str = "tas"
 
     def __post_init__(self) -> None:
         if (self.head is None) == (self.depth is None):
             found = "neither" if self.head is None else "both"
             raise ValueError(f"{found} of head and depth transformer; expected one of them")
+        if self.criterion not in CRITERIA:
+            raise ValueError(f"criterion {self.criterion!r}; expected one of {', '.join(CRITERIA)}")
 
     def linears(self) -> Iterator[tuple[str, LinearWeights]]:
         """Every linear layer with its name, in the order a step uses them."""

@@ -138,6 +138,9 @@ def _read(path: Path) -> ModelShape:
 def _of_bundle(folder: Path) -> ModelShape:
     manifest = Manifest.read(folder / MANIFEST)
     depth = manifest.depth
+    if manifest.criterion != "tas":  # what replay would save on a board is not known: it is decided after attention
+        found, expected = f"replay decided by {manifest.criterion}", "by TAS, all that an overlay's engine decides by"
+        raise UsageError(folder, found, expected, "Plan for a bundle exported without --criterion.")
     try:
         return ModelShape(
             name=manifest.name,

@@ -28,6 +28,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         ("video", f"{run.frame_count} frames of {height} x {width} pixels, {facts.frames_per_second:g} a second"),
         ("positions", f"{where}, {run.layers} layers, {run.generation.rows} rows a step"),
         ("thresholds", threshold_text(run.thresholds)),
+        ("replay decided by", "" if facts.criterion == "tas" else f"{facts.criterion}, called TAS here"),
         *_replay_lines(facts.replay),
         ("attention", _attention_text(run.generation.attention)),
         *_sampling_lines(facts.sampling),

@@ -74,6 +74,7 @@ class ReportFacts:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # what a reader types to get this run again
     device: Mapping[str, Any] | None = None  # what the pynq back end ran on
+    criterion: str = "tas"  # the bundle's
 
 
 def check_comparable(replay: RunView, dense: RunView | None) -> None:
