@@ -78,7 +78,7 @@ def _show(facts: dict[str, Any]) -> None:
             ("replay by", CRITERION_NAMES[facts["criterion"]]),
             *([("TAS query", facts["tas_query"])] if facts["criterion"] == "tas" else []),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
-            ("default thresholds", _thresholds(facts)),
+            ("thresholds", _thresholds(facts)),
             ("prompts", ", ".join(facts["phrases"])),
             *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items() if key != "tuning"),
         ],
