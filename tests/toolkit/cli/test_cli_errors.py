@@ -284,7 +284,7 @@ def test_the_demo_refuses_before_the_export(car_like: Path, tmp_path: Path, opti
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("exprot",), ("No such command 'exprot'", "export, generate, csim, plan, boards")),
+        (("exprot",), ("No such command 'exprot'", "export, generate, csim, plan, ")),
         (("--colour",), ("No such option", "--colour")),
         (("inspect",), ("Missing argument 'BUNDLE'",)),
         (("train", "lorry", "--out", "x", "--work", "y"), ("'lorry'", "car")),
