@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import UsageError
 from ..program.memory import BEAT_BYTES, BLOCK_SLOTS, PORTS, StateLayout
 from ..program.registers import POLICY_CODES
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
@@ -16,6 +17,8 @@ def control_settings(
     layout: StateLayout, sampling: SamplingSettings, replay: ReplaySettings, attention: AttentionSettings
 ) -> dict[str, float]:
     """The fields of the control record that stay the same for a clip, but those that describe the program."""
+    if attention.columns:
+        raise UsageError("--attention-columns", str(attention.columns), "none on an engine", "Use --backend onnxruntime.")
     greedy = sampling.temperature == 0
     return {
         "state_beats": layout.total_beats,

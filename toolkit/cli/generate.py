@@ -77,7 +77,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     replay = _replay(opened, options)
-    attention = attention_of(options)
+    attention = attention_of(options, opened.manifest.frame_layout)
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"], options["refresh"])
     replay = replace(replay, hold=_held(opened, options, frames, len(prompts) * (2 if sampling.guided else 1)))

@@ -109,6 +109,8 @@ def in_process(*arguments: str):
         (("--frames", "99"), "--frames"),
         (("--prompt", "left turn"), "4 rows (2 clips, twice with guidance); expected at most 2"),
         (("--attention-sinks", "3"), "without a window"),
+        (("--attention-columns", "3"), "without a window"),
+        (("--attention-window", "two"), "--attention-window: 'two'"),
         (("--policy", "some"), "--policy"),
     ],
 )
