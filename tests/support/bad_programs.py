@@ -98,6 +98,7 @@ def make_start(
         "max_age": 3,
         "sinks": 0,
         "window": 0,
+        "columns": 0,
         "guidance": 2.0,
         "inverse_temperature": 1.0,
         "top_k": CODES,

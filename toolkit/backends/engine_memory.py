@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import UsageError
 from ..program.memory import BEAT_BYTES, BLOCK_SLOTS, PORTS, StateLayout
 from ..program.registers import POLICY_CODES
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
@@ -17,8 +16,6 @@ def control_settings(
     layout: StateLayout, sampling: SamplingSettings, replay: ReplaySettings, attention: AttentionSettings
 ) -> dict[str, float]:
     """The fields of the control record that stay the same for a clip, but those that describe the program."""
-    if attention.columns:
-        raise UsageError("--attention-columns", str(attention.columns), "none on an engine", "Use --backend onnxruntime.")
     greedy = sampling.temperature == 0
     return {
         "state_beats": layout.total_beats,
@@ -29,6 +26,7 @@ def control_settings(
         "max_age": replay.max_age or NO_LIMIT,
         "sinks": attention.sinks,
         "window": attention.window or 0,
+        "columns": attention.columns,
         "guidance": sampling.guidance,
         "inverse_temperature": 1.0 if greedy else 1.0 / sampling.temperature,
         "top_k": 1 if greedy else sampling.top_k or layout.layout.codes,
