@@ -17,6 +17,7 @@ from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write
 from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, Opcode
 from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS
+from fastcar.toolkit.settings import MAX_COLUMNS
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def traced() -> Start:
 @pytest.fixture(scope="module")
 def cases(valid: Start, traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
-    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1)
+    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, columns=3, policy=1)
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
         for name, start in (("int8", valid), ("int4", four_bits), ("traced", traced))
@@ -176,6 +177,8 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "more than all of the probability": (control(top_p=65537), "BAD_SETTINGS"),
     "sinks beyond a signed word": (control(sinks=1 << 31), "BAD_SETTINGS"),
     "a window beyond a signed word": (control(window=1 << 31), "BAD_SETTINGS"),
+    "more columns than there is room for": (control(window=1, columns=MAX_COLUMNS + 1), "BAD_SETTINGS"),
+    "columns that are a sign": (control(window=1, columns=(1 << 32) - 1), "BAD_SETTINGS"),
 }
 
 
