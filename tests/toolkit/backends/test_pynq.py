@@ -82,6 +82,13 @@ def test_bits_of_onnxruntime_and_equal_again(bundle: Bundle, expected, device: s
         backend.close()
 
 
+def test_columns_on_the_device(bundle: Bundle) -> None:
+    settings = {"frames": 3, "attention": AttentionSettings(2, 20, 2), "record_logits": True}
+    with closing(on_device(bundle)) as backend:
+        found = generate(bundle, "left turn", backend=backend, **settings)
+    assert_equal(found, generate(bundle, "left turn", backend="onnxruntime", **settings))
+
+
 def test_lost_interrupts_are_survived(bundle: Bundle, expected) -> None:
     backend = on_device(bundle, "emulated:no-interrupt")
     try:
