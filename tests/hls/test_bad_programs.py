@@ -40,7 +40,8 @@ def traced() -> Start:
 @pytest.fixture(scope="module")
 def cases(valid: Start, traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
-    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, columns=3, policy=1)
+    attention = {"sinks": 5, "window": 9, "columns": 3}
+    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, policy=1, **attention)
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
         for name, start in (("int8", valid), ("int4", four_bits), ("traced", traced))

@@ -429,7 +429,7 @@ def test_attention(top):
         slot = np.arange(case["k_past"].shape[2])
         runs = (slot < position) & ((slot < sinks) | (slot >= position - (window or position)))
         seen = runs.copy()
-        seen[[s for s in range(position - places, first - 1, -places)][:columns]] = True
+        seen[list(range(position - places, first - 1, -places))[:columns]] = True
         in_runs, read = (slots.reshape(-1, 16).any(axis=1) for slots in (runs, seen))
         order = [*np.flatnonzero(in_runs), *np.flatnonzero(read & ~in_runs)[::-1]]
         streams = port_streams(case["k_past"][0, 0], case["v_past"][0, 0], np.array(order, int))

@@ -1,4 +1,4 @@
-"""Sinks, a window and columns: what a step sees, in the mask and in what it computes, and that replay goes on beneath."""
+"""Sinks, a window and columns: what a step sees, in the mask and in its results, and that replay goes on beneath."""
 
 from __future__ import annotations
 
