@@ -131,7 +131,10 @@ def _held(bundle: Bundle, options: dict[str, Any], frames: int, rows: int) -> fl
     ratio, seconds = options["hold_replay_ratio"], options["hold_frame_time"]
     if ratio is not None:
         check_ratio(ratio, frames, options["max_age"], options["refresh"], "--hold-replay-ratio")
-    return ratio if seconds is None else shares_for_time(bundle, seconds, frames, rows, attention_of(options))
+    if seconds is None:
+        return ratio
+    attention = attention_of(options, bundle.manifest.frame_layout)
+    return shares_for_time(bundle, seconds, frames, rows, attention)
 
 
 def _dense(
