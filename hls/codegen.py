@@ -14,6 +14,7 @@ from ..toolkit.numerics.sampling import LOG2_STEPS
 from ..toolkit.program import descriptors, registers
 from ..toolkit.program.engine import EngineConfig
 from ..toolkit.program.words import Record
+from ..toolkit.settings import MAX_COLUMNS
 from .engine_bench import bench_model
 
 __all__ = ["write_headers"]
@@ -72,6 +73,7 @@ def records_header() -> str:
     parts = [f"enum Opcode {{ {opcodes} }};", f"enum Status {{ {status} }};"]
     parts += [f"constexpr int DESCRIPTOR_WORDS = {descriptors.WORDS};"]
     parts += [f"constexpr uint32_t {name} = {value};" for name, value in constants.items()]
+    parts += [f"constexpr int MAX_COLUMNS = {MAX_COLUMNS};  // earlier frames whose same place a position sees"]
     policies = ", ".join(f"POLICY_{name.upper()} = {code}" for name, code in registers.POLICY_CODES.items())
     parts += [
         f"enum Policy {{ {policies} }};",

@@ -151,31 +151,47 @@ def _quant_linear(rng: np.random.Generator) -> Cases:
 
 
 def _attention(rng: np.random.Generator) -> Cases:
-    for position, sinks, window in ((0, 0, 0), (1, 0, 0), (16, 4, 8), (17, 0, 0), (200, 0, 0), (200, 4, 64)):
+    plain = ((0, 0, 0), (1, 0, 0), (16, 4, 8), (17, 0, 0), (200, 0, 0), (200, 4, 64))
+    columns = ((200, 4, 30, 4, 33, 7), (200, 0, 1, 64, 5, 20))
+    for sight in (*((*runs, 0, 1, 0) for runs in plain), *columns):
         for group, head_dim in ((1, 16), (4, 48), (8, 64)):
             q, k, v = _bytes(rng, (1, group, head_dim)), _bytes(rng, (1, 1, head_dim)), _bytes(rng, (1, 1, head_dim))
             k_past, v_past = _bytes(rng, (1, 1, SLOTS, head_dim)), _bytes(rng, (1, 1, SLOTS, head_dim))
             q_scale, k_scale = rng.uniform(0.005, 0.03, group), rng.uniform(0.005, 0.03, 1)
             v_scale = rng.uniform(0.005, 0.03, 1).astype(np.float32)
             scales = AttentionScales.of(q_scale, k_scale, v_scale, head_dim)
-            mask = np.where(_seen(position, sinks, window), 0, MASKED).astype(np.int32)[None]
-            shape = _scalars(position=position, sinks=sinks, window=window, group=group, head_dim=head_dim)
+            mask = np.where(_seen(*sight), 0, MASKED).astype(np.int32)[None]
+            shape = _scalars(**_named(sight), group=group, head_dim=head_dim)
             arrays = {"q": q, "k": k, "v": v, "k_past": k_past, "v_past": v_past, "exponent": scales.exponent}
             arrays |= {"v_scale": v_scale, "y": attention(q, k, v, k_past, v_past, mask, scales)}
-            yield f"position {position}, window {window}, group {group}, head_dim {head_dim}", shape | arrays
+            yield f"{_described(sight)}, group {group}, head_dim {head_dim}", shape | arrays
 
 
-def _seen(position: int, sinks: int, window: int) -> np.ndarray:
-    """(SLOTS,) bool: the slots before ``position`` that are sinks or in the window; 0 is no window."""
+def _seen(position: int, sinks: int, window: int, columns: int, places: int, first: int) -> np.ndarray:
+    """(SLOTS,) bool: the slots before ``position`` that are sinks, in the window (0: none), or the same of ``places``
+    in the last ``columns`` frames, the first of which begins at slot ``first``."""
     slot = np.arange(SLOTS)
-    return (slot < position) & ((slot < sinks) | (slot >= position - (window or position)))
+    frames, rest = np.divmod(position - slot, places)
+    column = (slot >= first) & (rest == 0) & (frames <= columns)
+    return (slot < position) & ((slot < sinks) | (slot >= position - (window or position)) | column)
+
+
+SIGHT = ("position", "sinks", "window", "columns", "places", "first")
+
+
+def _named(sight: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip(SIGHT, sight, strict=True))
+
+
+def _described(sight: tuple[int, ...]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _named(sight).items())
 
 
 def _visible(rng: np.random.Generator) -> Cases:
-    for position, sinks, window in ((0, 0, 0), (40, 0, 0), (64, 4, 16), (200, 20, 33), (200, 0, 1), (10, 300, 5)):
-        seen = _seen(position, sinks, window).astype(np.uint8)
-        name = f"position {position}, sinks {sinks}, window {window}"
-        yield name, {"seen": seen, **_scalars(position=position, sinks=sinks, window=window)}
+    plain = ((0, 0, 0), (40, 0, 0), (64, 4, 16), (200, 20, 33), (200, 0, 1), (10, 300, 5))
+    columns = ((200, 20, 33, 3, 40, 25), (200, 3, 1, 64, 3, 50), (60, 0, 1, 5, 64, 1))
+    for sight in (*((*runs, 0, 1, 0) for runs in plain), *columns):
+        yield _described(sight), {"seen": _seen(*sight).astype(np.uint8), **_scalars(**_named(sight))}
 
 
 def _temporal_attention_score(rng: np.random.Generator) -> Cases:

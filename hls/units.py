@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ..toolkit.program.engine import EngineConfig
 from ..toolkit.program.registers import CONTROL, REPORT
+from ..toolkit.settings import MAX_COLUMNS
 from .memories import Memory, mux
 
 __all__ = ["OPERATORS", "Unit", "units"]
@@ -46,6 +47,7 @@ PROGRAM_OUTSTANDING, PROGRAM_BURST = 16, 16
 CACHE_FIFO, COMMAND_FIFO, OPERATION_FIFO = 512, 64, 16  # depths of ports.h and engine.h
 MAX_ROWS = 32  # width of the index register
 SCORES, WEIGHTS = "attention_.scores", "attention_.weights"  # variables of the executor
+COLUMN_LUT = 250  # A: steps back by a frame, its comparisons and the counts of the ports
 GROUP_DSP = 16  # Y
 GROUP_LUT = 264 + 188 + 8  # Y: shift registers before the chains; adders behind them (4 x 18, 4 x 19, 2 x 20); control
 
@@ -91,8 +93,12 @@ def _cache(c: EngineConfig) -> Unit:
 
 def _sequencer(c: EngineConfig) -> Unit:
     """Nodes of 8 words; products of addresses, the checks of a program and of the size of a trace: A."""
-    memories = (Memory("nodes", 1 + 8 * c.max_layers + 3, 256), Memory("operations", OPERATION_FIFO, 193))
-    return Unit("sequencer and program", memories=memories, dsp=18 + 30 + 12, lut=2000 + 2500)
+    memories = (
+        Memory("nodes", 1 + 8 * c.max_layers + 3, 256),
+        Memory("operations", OPERATION_FIFO, 193),
+        Memory("blocks of columns", MAX_COLUMNS, 32, PORTS),
+    )
+    return Unit("sequencer and program", memories=memories, dsp=18 + 30 + 12, lut=2000 + 2500 + COLUMN_LUT)
 
 
 def _groups(c: EngineConfig) -> Unit:
@@ -168,10 +174,12 @@ def _attention(c: EngineConfig) -> Unit:
         Memory("mixed", _ceil(c.max_head_dim // 2, pairs) * waves, 64, entries * PORTS * pairs),
         Memory("queries", _ceil(c.max_group, c.groups) * (c.max_head_dim // 16), BEAT, heads),
         Memory("exponentials", 1024, 16, _ceil(lanes, 2), table=True),
+        Memory("blocks of columns", MAX_COLUMNS, 32, PORTS),
     )
     operators = {"from_int32": lanes, "multiply": lanes, "compare": 2 * lanes, "to_int32": lanes}
     operators |= {"from_int64": v + 1, "divide": v, "divide_integer": 1}
-    lut = lanes * 40 + BLOCK * 60  # A: a shifter; whether a slot is seen
+    lut = lanes * 40 + BLOCK * 62  # A: a shifter; whether a slot is seen
+    lut += COLUMN_LUT + (PORTS + 1) * (16 * mux(3) + 30)  # A: the lanes of columns of a port's block, and which block
     lut += heads * PORTS * 2 * 50  # the peak: compared and chosen
     lut += v * 2 * PORTS * 40 + GROUP_LUT  # sums over ports in 40 bits; the position's own product
     return Unit("attention", operators, memories, dsp=GROUP_DSP + 2 * v, lut=lut)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from .errors import UsageError
 
-__all__ = ["FULL_ATTENTION", "POLICIES", "AttentionSettings", "ReplaySettings", "SamplingSettings"]
+__all__ = [
+    "FULL_ATTENTION",
+    "MAX_COLUMNS",
+    "POLICIES",
+    "AttentionSettings",
+    "ReplaySettings",
+    "SamplingSettings",
+    "window_positions",
+]
 
 POLICIES = ("independent", "mean", "all")
+LARGEST = 1 << 30  # positions of a window, or sinks
+MAX_COLUMNS = 64  # earlier frames whose same place is seen; what an engine has room for
 
 
 @dataclass(frozen=True)
@@ -80,24 +91,48 @@ class ReplaySettings:
 class AttentionSettings:
     """Which slots of its past a step at position t sees: s < ``sinks`` and s >= t - ``window``, and always itself.
 
-    ``window`` None: all of them. Sinks keep attention stable when the first positions leave the window (arXiv
-    2309.17453, section 3.2). The cache keeps every slot, so TAS reads the one a frame before whatever the window.
+    ``window`` None: all of them; in positions (see ``window_positions`` for frames). Sinks keep attention stable when
+    the first positions leave the window (arXiv 2309.17453, section 3.2).
+
+    ``columns``: of as many earlier frames also the same place, s = t - k * tokens_per_frame for k = 1 .. ``columns``:
+    the slots that replay compares with. They are those of frames: a slot of the prompt is seen by sinks and window
+    alone, for its place is in no frame.
+
+    The cache keeps every slot, so TAS reads the one a frame before whatever is seen.
     """
 
     sinks: int = 0
     window: int | None = None
+    columns: int = 0
 
     def __post_init__(self) -> None:
-        valid_window = self.window is None or 1 <= self.window <= 1 << 30
+        valid_window = self.window is None or 1 <= self.window <= LARGEST
         _check("attention-window", self.window, valid_window, "a positive number of positions")
-        _check("attention-sinks", self.sinks, 0 <= self.sinks <= 1 << 30, "0 (none) or a number of first positions")
-        if self.sinks and self.window is None:
-            raise UsageError(
-                "--attention-sinks",
-                f"{self.sinks} without a window",
-                "--attention-window beside it: without one every position is seen",
-                "Add --attention-window, or drop --attention-sinks.",
-            )
+        _check("attention-sinks", self.sinks, 0 <= self.sinks <= LARGEST, "0 (none) or a number of first positions")
+        valid_columns = 0 <= self.columns <= MAX_COLUMNS
+        _check("attention-columns", self.columns, valid_columns, f"0 (none) or up to {MAX_COLUMNS} earlier frames")
+        for name, value in (("--attention-sinks", self.sinks), ("--attention-columns", self.columns)):
+            if value and self.window is None:
+                raise UsageError(
+                    name,
+                    f"{value} without a window",
+                    "--attention-window beside it: without one every position is seen",
+                    f"Add --attention-window, or drop {name}.",
+                )
+
+
+def window_positions(text: str, tokens_per_frame: int) -> int:
+    """Positions of a window given as such (``"96"``) or in frames of ``tokens_per_frame`` positions (``"2f"``).
+
+    UsageError for what is neither.
+    """
+    expected = f"a positive number of positions, at most {LARGEST}, or of frames, such as 2f"
+    parts = re.fullmatch(r"(-?[0-9]{1,18})(f?)", text)
+    if parts is None:
+        raise UsageError("--attention-window", repr(text), expected, "Give another --attention-window.")
+    positions = int(parts[1]) * (tokens_per_frame if parts[2] else 1)
+    _check("attention-window", text, 1 <= positions <= LARGEST, expected)
+    return positions
 
 
 def _check(name: str, value: object, valid: bool, expected: str) -> None:

@@ -96,6 +96,7 @@ public:
                 const int64_t rotary = 2 * (model_.head_dim / BEAT_WORDS);
                 work.reads = records_.input() + (int64_t)rows * (hidden / BEAT_HALVES) + rotary;
                 work.after = (2 + rows) * timing_.read_latency + work.reads + (2 + rows) * timing_.loop_depth;
+                if (control_.columns > 0) work.after += control_.columns + timing_.loop_depth;
                 break;
             }
             case NORM_ATTENTION:
@@ -193,7 +194,8 @@ private:
 
     template <typename Take>
     void attention(const Operation& operation, Take take) const {
-        const Visible visible = Visible::at(operation.position, control_.sinks, control_.window);
+        Visible visible;
+        see_from(operation.position, model_, control_, visible);
         const int group = model_.heads / model_.kv_heads;
         const int head_beats = model_.head_dim / BEAT_BYTES;
         int64_t blocks = 0;

@@ -315,6 +315,7 @@ void change_settings(Random& random, Start& start) {
         case 3:
             control.sinks = random.below(control.slots + 2);
             control.window = random.below(control.slots + 2);
+            control.columns = random.below(MAX_COLUMNS + 1);
             break;
         case 4: control.top_k = random.between(1, 40); break;
         case 5: control.top_p = random.between(1, 65536); break;
@@ -415,6 +416,7 @@ bool reshape(Random& random, Start& start) {
     control.policy = random.below(3);
     control.sinks = random.one_in(2) ? 0 : random.below(control.slots);
     control.window = random.one_in(2) ? 0 : random.below(control.slots);
+    control.columns = random.one_in(2) ? 0 : random.below(MAX_COLUMNS + 1);
     repair(random, start);
     const size_t bytes = (size_t)control.weight_beats * BEAT_BYTES;
     const size_t known = start.weights.size();

@@ -1,4 +1,5 @@
-// Test bench of attention.h: positions around the blocks' ends, all slots or sinks and a window, three column heights.
+// Test bench of attention.h: positions around the blocks' ends, all slots or sinks, a window and the same place of
+// earlier frames, three heights of the ports' columns of groups.
 #include <fastcar/attention.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@ struct Head {
     int position;
     int sinks;
     int window;
+    int columns;
+    int places;
+    int first;
     std::vector<int8_t> q;       // (group, head_dim)
     std::vector<int8_t> k;       // (head_dim)
     std::vector<int8_t> v;       // (head_dim)
@@ -31,14 +35,28 @@ struct Head {
     float v_scale;
 
     int slots() const { return (int)k_past.size() / head_dim; }
-    bool sees(int slot) const {
+    bool in_runs(int slot) const {
         return slot < position && (slot < sinks || window == 0 || slot >= position - window);
     }
-    bool reads(int block) const {  // a block is read if one of its slots is seen
-        for (int slot = 16 * block; slot < 16 * block + 16; slot++) {
-            if (sees(slot)) return true;
+    bool sees(int slot) const {
+        const int back = position - slot;
+        const bool in_column = slot >= first && back > 0 && back % places == 0 && back / places <= columns;
+        return in_runs(slot) || in_column;
+    }
+    // Of a port, those with a slot that is seen: of sinks and window, then the others from the last on.
+    std::vector<int> blocks(int port) const {
+        std::vector<int> runs, others;
+        for (int block = port; block * 16 < slots(); block += PORTS) {
+            bool run = false, seen = false;
+            for (int slot = 16 * block; slot < 16 * block + 16; slot++) {
+                run = run || in_runs(slot);
+                seen = seen || sees(slot);
+            }
+            if (run) runs.push_back(block);
+            if (seen && !run) others.push_back(block);
         }
-        return false;
+        runs.insert(runs.end(), others.rbegin(), others.rend());
+        return runs;
     }
 };
 
@@ -92,14 +110,13 @@ std::vector<float> reference(const Head& head) {
 // A port's share of the cache: its blocks that are read, K slot by slot, then V dimension by dimension.
 std::vector<beat_t> port_stream(const Head& head, int port) {
     std::vector<beat_t> beats;
-    for (int block = port; block * 16 < head.slots(); block += PORTS) {
-        if (!head.reads(block)) continue;
+    for (const int block : head.blocks(port)) {
         for (int byte = 0; byte < 16 * head.head_dim; byte += 16) {
             beats.push_back(beat_of(&head.k_past[block * 16 * head.head_dim + byte]));
         }
     }
-    for (int block = port; block * 16 < head.slots(); block += PORTS) {
-        for (int dim = 0; head.reads(block) && dim < head.head_dim; dim++) {
+    for (const int block : head.blocks(port)) {
+        for (int dim = 0; dim < head.head_dim; dim++) {
             int8_t lanes[16];
             for (int lane = 0; lane < 16; lane++) lanes[lane] = head.v_past[(block * 16 + lane) * head.head_dim + dim];
             beats.push_back(beat_of(lanes));
@@ -126,7 +143,9 @@ void check(const std::string& name, const Head& head, const std::vector<float>& 
     }
     std::vector<float> y(head.group * head.head_dim);
     int64_t busy_beats = 1000;
-    const auto visible = fastcar::Visible::at(head.position, head.sinks, head.window);
+    static fastcar::Visible visible;
+    visible.begin(head.position, head.sinks, head.window);
+    visible.add_columns(head.columns, head.places, head.first);
     const int64_t clocks = fastcar::attention_head<GROUPS, VECTOR>(ports, buffers, q.data(), k.data(), v.data(),
                                                                    head.exponent.data(), head.v_scale, visible,
                                                                    head.group, head.head_dim, y.data(), busy_beats);
@@ -150,11 +169,12 @@ void check_all(const std::string& name, const Head& head, const std::vector<floa
 std::string described(const Head& head) {
     return "group " + std::to_string(head.group) + ", head_dim " + std::to_string(head.head_dim) + ", position " +
            std::to_string(head.position) + ", sinks " + std::to_string(head.sinks) + ", window " +
-           std::to_string(head.window);
+           std::to_string(head.window) + ", columns " + std::to_string(head.columns) + " of " +
+           std::to_string(head.places) + " places";
 }
 
 Head random_head(Random& random, int group, int head_dim, int position) {
-    Head head = {group, head_dim, position, 0, 0, {}, {}, {}, {}, {}, {}, std::fabs(random.wide(-8, 0))};
+    Head head = {group, head_dim, position, 0, 0, 0, 1, 0, {}, {}, {}, {}, {}, {}, std::fabs(random.wide(-8, 0))};
     head.q = random.bytes(group * head_dim);
     head.k = random.bytes(head_dim);
     head.v = random.bytes(head_dim);
@@ -177,6 +197,14 @@ void seeded() {
                     head.window = window;
                     check_all(described(head), head, reference(head));
                 }
+                for (const auto& [places, window] : {std::pair<int, int>{20, 1}, {5, 2}, {64, 30}, {16, 9}}) {
+                    head.sinks = places % 3;
+                    head.window = window;
+                    head.columns = 1 + places % 12;
+                    head.places = places;
+                    head.first = 10;
+                    check_all(described(head), head, reference(head));
+                }
             }
         }
     }
@@ -189,7 +217,8 @@ void seeded() {
 
 void golden(const Case& one) {
     const Head head = {(int)one.number("group"), (int)one.number("head_dim"), (int)one.number("position"),
-                       (int)one.number("sinks"), (int)one.number("window"), one.bytes("q"), one.bytes("k"),
+                       (int)one.number("sinks"), (int)one.number("window"), (int)one.number("columns"),
+                       (int)one.number("places"), (int)one.number("first"), one.bytes("q"), one.bytes("k"),
                        one.bytes("v"), one.bytes("k_past"), one.bytes("v_past"), one.floats("exponent"),
                        one.real("v_scale")};
     check_all(one.name, head, one.floats("y"));

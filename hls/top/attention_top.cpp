@@ -6,8 +6,9 @@ using namespace fastcar;
 
 int64_t attention_top(stream<beat_t> ports[PORTS], const beat_t q[MAX_GROUP * MAX_HEAD_DIM / BEAT_BYTES],
                       const beat_t k[MAX_HEAD_DIM / BEAT_BYTES], const beat_t v[MAX_HEAD_DIM / BEAT_BYTES],
-                      const float exponent[MAX_GROUP], float v_scale, int position, int sinks, int window, int group,
-                      int head_dim, float y[MAX_GROUP * MAX_HEAD_DIM], int64_t& busy_beats) {
+                      const float exponent[MAX_GROUP], float v_scale, int position, int sinks, int window,
+                      int columns, int places, int first, int group, int head_dim,
+                      float y[MAX_GROUP * MAX_HEAD_DIM], int64_t& busy_beats) {
 #pragma HLS INTERFACE mode=axis port=ports
 #pragma HLS INTERFACE mode=ap_memory port=q
 #pragma HLS INTERFACE mode=ap_memory port=k
@@ -17,6 +18,9 @@ int64_t attention_top(stream<beat_t> ports[PORTS], const beat_t q[MAX_GROUP * MA
 #pragma HLS INTERFACE mode=s_axilite port=position bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=sinks bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=window bundle=control
+#pragma HLS INTERFACE mode=s_axilite port=columns bundle=control
+#pragma HLS INTERFACE mode=s_axilite port=places bundle=control
+#pragma HLS INTERFACE mode=s_axilite port=first bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=group bundle=control
 #pragma HLS INTERFACE mode=s_axilite port=head_dim bundle=control
 #pragma HLS INTERFACE mode=ap_memory port=y
@@ -25,10 +29,14 @@ int64_t attention_top(stream<beat_t> ports[PORTS], const beat_t q[MAX_GROUP * MA
 // the lanes of a clock go to banks of their own
 #pragma HLS ARRAY_PARTITION variable=y type=cyclic factor=VECTOR dim=1
     static AttentionBuffers<MAX_GROUP, MAX_SLOTS, MAX_HEAD_DIM> buffers;
+    Visible visible;
+#pragma HLS ARRAY_PARTITION variable=visible.columns type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=visible.column_blocks type=complete dim=1
+    visible.begin(position, sinks, window);
+    visible.add_columns(columns, places, first);
     int64_t busy = 0;
     const int64_t clocks = attention_head<GROUPS, VECTOR>(ports, buffers, q, k, v, exponent, v_scale,
-                                                          Visible::at(position, sinks, window), group, head_dim, y,
-                                                          busy);
+                                                          visible, group, head_dim, y, busy);
     busy_beats = busy;
     return clocks;
 }

@@ -16,7 +16,8 @@ from fastcar.hls.build import HERE
 from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write_case
 from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, Opcode
-from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS
+from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS, merge_words
+from fastcar.toolkit.settings import MAX_COLUMNS
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,8 @@ def traced() -> Start:
 @pytest.fixture(scope="module")
 def cases(valid: Start, traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
-    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, sinks=5, window=9, policy=1)
+    attention = {"sinks": 5, "window": 9, "columns": 3}
+    four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, policy=1, **attention)
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
         for name, start in (("int8", valid), ("int4", four_bits), ("traced", traced))
@@ -176,6 +178,8 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "more than all of the probability": (control(top_p=65537), "BAD_SETTINGS"),
     "sinks beyond a signed word": (control(sinks=1 << 31), "BAD_SETTINGS"),
     "a window beyond a signed word": (control(window=1 << 31), "BAD_SETTINGS"),
+    "more columns than there is room for": (control(window=1, columns=MAX_COLUMNS + 1), "BAD_SETTINGS"),
+    "columns that are a sign": (control(window=1, columns=(1 << 32) - 1), "BAD_SETTINGS"),
 }
 
 
@@ -307,3 +311,24 @@ def test_every_check_is_needed(cases: list[Path], tmp_path: Path, monkeypatch: p
         except FuzzError:
             pass
     assert not missed
+
+
+@pytest.mark.parametrize("grid", [(8, 8), (7, 9), (1, 17)], ids=["one port", "all ports", "one in a block"])
+@pytest.mark.parametrize("attention", [(0, 1), (70, 100)], ids=str)
+def test_the_most_columns_run_through_the_shallowest_streams(grid: tuple[int, int], attention: tuple[int, int]) -> None:
+    """More commands than a port's stream holds, for one port or all: no process waits for another without end."""
+    engine = ENGINE.model_copy(update={"max_slots": 4288, "weight_fifo_beats": 64})
+    places, (sinks, window) = grid[0] * grid[1], attention
+    settings = {"sinks": sinks, "window": window, "columns": MAX_COLUMNS}
+    position = 65 * places + 5
+    start = make_start(8, frames=66, position=position, steps=1, grid=grid, engine=engine, **settings)
+    status, report, _ = run(EngineLibrary(engine), start)
+    assert status == "DONE"
+
+    slots = np.arange(position)
+    seen = (slots < sinks) | (slots >= position - window)
+    seen[[position - column * places for column in range(1, MAX_COLUMNS + 1)]] = True
+    blocks = np.flatnonzero(np.logical_or.reduceat(seen, np.arange(0, position, 16)))
+    beats = np.bincount(blocks % 4, minlength=4) * start.memory.config.head_dim
+    each = start.memory.config.layers * start.memory.rows * 2  # K and V of one head
+    assert [merge_words(report)[f"cache_beats{port}"] for port in range(4)] == (each * beats).tolist()

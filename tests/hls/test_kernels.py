@@ -55,7 +55,7 @@ RESULTS = {
     "visible": "seen",
 }
 MUTATIONS = {
-    "attention": ("visible.slot(slot + 1) && sum1", "sum1"),  # the peak of what is not seen
+    "attention": ("visible.sees(block, lane + 1) && sum1", "sum1"),  # the peak of what is not seen
     "drs": ("if (entry[group] >= count)", "if (entry[group] > count)"),
     "float32": ("rest == half && (whole & 1u)", "rest == half"),
     "gelu": ("PHI_TABLE[activation_index(x)]", "PHI_TABLE[activation_index(x) ^ 1]"),

@@ -81,10 +81,11 @@ using Operand = const beat_t (*)[MAX_INPUTS / BEAT_BYTES];
 extern "C" {
 
 int64_t attention(const beat_t* beats, const int* lengths, const beat_t* q, const beat_t* k, const beat_t* v,
-                  const float* exponent, float v_scale, int position, int sinks, int window, int group, int head_dim,
-                  float* y, int64_t* busy) {
+                  const float* exponent, float v_scale, int position, int sinks, int window, int columns, int places,
+                  int first, int group, int head_dim, float* y, int64_t* busy) {
     return streamed(beats, lengths, [&](auto& ports) {
-        return attention_top(ports, q, k, v, exponent, v_scale, position, sinks, window, group, head_dim, y, *busy);
+        return attention_top(ports, q, k, v, exponent, v_scale, position, sinks, window, columns, places, first, group,
+                             head_dim, y, *busy);
     });
 }
 void drs(uint32_t index, int rows, int reassign, int pairs, int* registers, int* skip, int* waves) {
@@ -423,12 +424,15 @@ def test_replay_mlp(top, hidden, mlp, group, index, reassign, bias):
 
 def test_attention(top):
     for name, case in golden_cases("attention").items():
-        sizes = position, sinks, window, group, head_dim = [
-            case[key].item() for key in ("position", "sinks", "window", "group", "head_dim")
-        ]
+        names = ("position", "sinks", "window", "columns", "places", "first", "group", "head_dim")
+        sizes = position, sinks, window, columns, places, first, group, head_dim = [case[key].item() for key in names]
         slot = np.arange(case["k_past"].shape[2])
-        seen = (slot < position) & ((slot < sinks) | (slot >= position - (window or position)))
-        streams = port_streams(case["k_past"][0, 0], case["v_past"][0, 0], seen.reshape(-1, 16).any(axis=1))
+        runs = (slot < position) & ((slot < sinks) | (slot >= position - (window or position)))
+        seen = runs.copy()
+        seen[list(range(position - places, first - 1, -places))[:columns]] = True
+        in_runs, read = (slots.reshape(-1, 16).any(axis=1) for slots in (runs, seen))
+        order = [*np.flatnonzero(in_runs), *np.flatnonzero(read & ~in_runs)[::-1]]
+        streams = port_streams(case["k_past"][0, 0], case["v_past"][0, 0], np.array(order, int))
         each = max(len(stream) for stream in streams)
         q = memory(case["q"].reshape(-1), CONFIG.max_group * CONFIG.max_head_dim)
         k, v = (memory(case[key].reshape(-1), CONFIG.max_head_dim) for key in ("k", "v"))
@@ -441,8 +445,8 @@ def test_attention(top):
 
 
 def port_streams(k: np.ndarray, v: np.ndarray, read: np.ndarray) -> list[np.ndarray]:
-    """(beats, 16) of each port: its blocks of K that are read, slot by slot, then of V, dimension by dimension."""
-    blocks = [np.flatnonzero(read)[np.flatnonzero(read) % 4 == port] for port in range(4)]
+    """(beats, 16) of each port: its blocks of K among ``read``, slot by slot, then of V, dimension by dimension."""
+    blocks = [read[read % 4 == port] for port in range(4)]
     keys, values = k.reshape(-1, 16, k.shape[1]), v.reshape(-1, 16, v.shape[1]).transpose(0, 2, 1)
     return [np.concatenate([keys[own].reshape(-1, 16), values[own].reshape(-1, 16)]) for own in blocks]
 

@@ -64,15 +64,17 @@ def make_start(
     clips: int = 1,
     guided: bool = True,
     traced: bool = False,
+    grid: tuple[int, int] = (2, 2),
+    engine: EngineConfig = ENGINE,
     **settings: float,
 ) -> Start:
     """A start in the middle of a clip: random keys and values, replayed outputs of zero, thresholds that some pass."""
     shape = BackboneConfig(
         hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, mlp=48 if bits == 8 else 64, vocab=OFFSET + CODES
     )
-    where = FrameLayout(prompt_length=PROMPT, frames=frames, grid=(2, 2), code_offset=OFFSET, codes=CODES)
+    where = FrameLayout(prompt_length=PROMPT, frames=frames, grid=grid, code_offset=OFFSET, codes=CODES)
     groups = {} if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), 32)
-    packed = pack_model(random_model(bits, shape=shape, frames=where, groups=groups), ENGINE)
+    packed = pack_model(random_model(bits, shape=shape, frames=where, groups=groups), engine)
     rows = clips * (2 if guided else 1)
     memory = StateLayout.for_clip(shape, where, rows, clips, where.positions, steps, logits=True, traced=traced)
     rng = np.random.default_rng(bits)
@@ -98,6 +100,7 @@ def make_start(
         "max_age": 3,
         "sinks": 0,
         "window": 0,
+        "columns": 0,
         "guidance": 2.0,
         "inverse_temperature": 1.0,
         "top_k": CODES,

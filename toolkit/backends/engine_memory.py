@@ -26,6 +26,7 @@ def control_settings(
         "max_age": replay.max_age or NO_LIMIT,
         "sinks": attention.sinks,
         "window": attention.window or 0,
+        "columns": attention.columns,
         "guidance": sampling.guidance,
         "inverse_temperature": 1.0 if greedy else 1.0 / sampling.temperature,
         "top_k": 1 if greedy else sampling.top_k or layout.layout.codes,

@@ -20,7 +20,8 @@ class DecodeState:
     ``replay_cache`` (places, layers, rows, hidden) uint16 bfloat16 bits; ``age`` (places, layers, rows) int32, how
     often the cached output has been replayed; ``mlp_input_cache`` (places, layers, rows, hidden) uint8, what it was
     computed from, only if that is the ``criterion`` of replay, else None. ``limit``: positions the clip may use,
-    ValueError beyond. ``attention`` decides which appended slots the mask leaves visible; the caches keep the others.
+    ValueError beyond. ``attention`` decides which appended slots the mask leaves visible at ``position``; the caches
+    keep the others too.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class DecodeState:
         self.v_cache: list[np.ndarray] = []
         self.mask = np.zeros((rows, 0), np.int32)
         self.first = np.zeros(rows, np.int64)  # slot of each row behind its padding
+        self._columns = np.zeros(0, np.int64)  # slots that are seen as columns now, ...
+        self._beneath = np.zeros((rows, 0), np.int32)  # ... and what the mask (rows, columns) is without them
         self._grow(layout.prompt_length + places)
 
     @property
@@ -89,6 +92,7 @@ class DecodeState:
         for layer in range(self.config.layers):
             self.k_cache[layer][:, :, self.position] = k[layer]
             self.v_cache[layer][:, :, self.position] = v[layer]
+        self._hide_columns()
         self._move_window(padding)
         place = self.place
         self.replay_cache[place] = outputs["mlp_output"].reshape(*shape, -1)
@@ -96,6 +100,7 @@ class DecodeState:
             self.mlp_input_cache[place] = outputs["mlp_input"].reshape(*shape, -1)
         self.age[place] = (self.age[place] + 1) * outputs["replay"].reshape(shape)
         self.position += 1
+        self._show_columns()
 
     def _move_window(self, padding: np.ndarray | bool) -> None:
         """For the position after this one: this one's slot enters the window, and at most one other leaves it."""
@@ -105,6 +110,18 @@ class DecodeState:
             leaving = self.position - self.attention.window
             if leaving >= 0:
                 self.mask[leaving >= self.first + self.attention.sinks, leaving] = MASKED
+
+    def _show_columns(self) -> None:
+        """The same place of earlier frames, for one position: with the next one all of them are others."""
+        if self.attention.columns:
+            slots = self.position - self.layout.tokens_per_frame * np.arange(1, self.attention.columns + 1)
+            self._columns = slots[slots >= self.layout.prompt_length]
+            self._beneath = self.mask[:, self._columns]
+            padded = self._columns < self.first[:, None]
+            self.mask[:, self._columns] = np.where(padded, self._beneath, 0)
+
+    def _hide_columns(self) -> None:
+        self.mask[:, self._columns] = self._beneath
 
     def _grow_by_a_frame(self) -> None:
         self._grow(min(self.slots + self.layout.tokens_per_frame, self.limit))

@@ -50,7 +50,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     opened.require_for_engine()
     frames, seed = check_frames(opened, options["frames"]), check_seed(options["seed"])
     sampling = sampling_of(opened, options)
-    replay, attention = replay_of(opened, options), attention_of(options)
+    replay, attention = replay_of(opened, options), attention_of(options, opened.manifest.frame_layout)
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     if out:

@@ -77,7 +77,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     for prompt in prompts:
         opened.prompts.encode(prompt, opened.manifest.frame_layout.prompt_length)
     replay = _replay(opened, options)
-    attention = attention_of(options)
+    attention = attention_of(options, opened.manifest.frame_layout)
     if options["replay_ratio"] is not None:
         check_ratio(options["replay_ratio"], frames, options["max_age"], options["refresh"])
     replay = replace(replay, hold=_held(opened, options, frames, len(prompts) * (2 if sampling.guided else 1)))
@@ -133,7 +133,10 @@ def _held(bundle: Bundle, options: dict[str, Any], frames: int, rows: int) -> fl
     ratio, seconds = options["hold_replay_ratio"], options["hold_frame_time"]
     if ratio is not None:
         check_ratio(ratio, frames, options["max_age"], options["refresh"], "--hold-replay-ratio")
-    return ratio if seconds is None else shares_for_time(bundle, seconds, frames, rows, attention_of(options))
+    if seconds is None:
+        return ratio
+    attention = attention_of(options, bundle.manifest.frame_layout)
+    return shares_for_time(bundle, seconds, frames, rows, attention)
 
 
 def _dense(

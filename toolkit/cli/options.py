@@ -10,8 +10,9 @@ import click
 
 from ..backends.registry import DeviceChoice
 from ..bundle.bundle import Bundle
+from ..config import FrameLayout
 from ..errors import UsageError
-from ..settings import POLICIES, AttentionSettings, ReplaySettings
+from ..settings import POLICIES, AttentionSettings, ReplaySettings, window_positions
 
 __all__ = ["attention_of", "attention_options", "clip_options", "device_of", "device_options", "replay_of"]
 
@@ -41,6 +42,24 @@ class Thresholds(click.ParamType):
             return ThresholdList([NAMED[part] if part in NAMED else float(part) for part in parts])
         except ValueError:
             self.fail(f"{value!r}; expected numbers, never or always, separated by commas", param, context)
+
+
+ATTENTION = (
+    click.option(
+        "--attention-window", help="Positions before its own that a position sees, or frames: 2f  [default: all]"
+    ),
+    click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]"),
+    click.option(
+        "--attention-columns", type=int, help="Last frames whose same place is seen beside the window  [default: 0]"
+    ),
+)
+
+
+def attention_options(command: Command) -> Command:
+    """Which positions of its past a position sees."""
+    for option in reversed(ATTENTION):
+        command = option(command)
+    return command
 
 
 CLIP = (
@@ -79,19 +98,6 @@ def hold_options(command: Command) -> Command:
     return command
 
 
-ATTENTION = (
-    click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]"),
-    click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]"),
-)
-
-
-def attention_options(command: Command) -> Command:
-    """What a position sees."""
-    for option in reversed(ATTENTION):
-        command = option(command)
-    return command
-
-
 def clip_options(command: Command) -> Command:
     """What clip to generate, and how its rows replay and attend."""
     command = attention_options(command)
@@ -126,8 +132,12 @@ def device_of(options: dict[str, Any], clips: int = 1, guided: bool = True) -> D
     return DeviceChoice(options["device"] or "board", options["overlay"], options["deadline"], clips, guided)
 
 
-def attention_of(options: dict[str, Any]) -> AttentionSettings:
-    return AttentionSettings(options["attention_sinks"] or 0, options["attention_window"])
+def attention_of(options: dict[str, Any], layout: FrameLayout) -> AttentionSettings:
+    """``layout``: of the model, for a window given in frames. UsageError for what no run could use."""
+    window = options["attention_window"]
+    if window is not None:
+        window = window_positions(window, layout.tokens_per_frame)
+    return AttentionSettings(options["attention_sinks"] or 0, window, options["attention_columns"] or 0)
 
 
 def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:

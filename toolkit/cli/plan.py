@@ -20,7 +20,7 @@ from ..planner.shapes import ModelShape, file_word, load_shape, shape_names
 from ..program.memory import BEAT_BYTES
 from ..settings import POLICIES
 from .console import emit, examples, json_option, plain, progress, say, table
-from .options import attention_of
+from .options import attention_of, attention_options
 from .plan_published import show_published
 
 __all__ = ["command"]
@@ -44,8 +44,7 @@ ROOFLINE, ENGINE, PLAN = FILES = ("roofline.svg", "engine.toml", "plan.json")
 @click.option("--replay-ratio", type=float, help="Of the evaluations of the frames after the first, 0 to 1.")
 @click.option("--policy", default="independent", show_default=True, help="How rows decide: independent, mean, all.")
 @click.option("--frames", type=int, help="Of a clip  [default: the model's]")
-@click.option("--attention-window", type=int, help="Positions before its own that a position sees  [default: all]")
-@click.option("--attention-sinks", type=int, help="First positions seen beside those of the window  [default: 0]")
+@attention_options
 @click.option("--engine", help="Name or .toml file  [default: the fastest that takes the model, else one sized]")
 @click.option("--search", is_flag=True, help="Size an engine for the model, whatever comes with the project.")
 @click.option("--anyway", is_flag=True, help="Plan the time although memory or --engine do not fit.")
@@ -73,7 +72,7 @@ def command(model: str | None, board: str | None, as_json: bool, published: bool
         options["recipe"] or shape.recipe or "w4a8",
         options["rows"],
         _replay(options),
-        attention_of(options),
+        attention_of(options, shape.frame_layout),
         options["engine"],
         options["search"],
         options["anyway"],

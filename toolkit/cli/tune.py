@@ -79,7 +79,9 @@ def command(bundle: Path, as_json: bool, **options: Any) -> None:
     request = _request(opened, frames, options)
     if not options["dry_run"]:
         check_output_folder(bundle)
-    settings = FollowSettings(bundle, frames, opened.manifest.sampling, attention_of(options))
+    settings = FollowSettings(
+        bundle, frames, opened.manifest.sampling, attention_of(options, opened.manifest.frame_layout)
+    )
     with Followers(settings, options["processes"]) as followers, progress() as advance:
         tuned = tune(opened.manifest.config.layers, followers, request, advance)
     if not options["dry_run"]:

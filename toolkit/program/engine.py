@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..errors import UsageError
+from ..settings import MAX_COLUMNS
 from . import descriptors, memory, registers, trace
 
 __all__ = ["EngineConfig"]
@@ -78,6 +79,7 @@ class EngineConfig(Frozen):
             "policies": registers.POLICY_CODES,
             "trace": {code.name: kind for code, kind in trace.KINDS.items()},
             "layout": [memory.PORTS, memory.BEAT_BYTES, memory.BLOCK_SLOTS],
+            "columns": MAX_COLUMNS,
         }
         text = json.dumps(agreed, sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")

@@ -50,6 +50,7 @@ CONTROL = Record(
         Word("max_age", "how often in a row a value may be replayed", "i32"),
         Word("sinks", "first slots that every position sees"),
         Word("window", "last slots a position sees; 0: all"),
+        Word("columns", "earlier frames whose same place a position sees beside the window, up to MAX_COLUMNS"),
         Word("guidance", "scale of classifier-free guidance", "f32"),
         Word("inverse_temperature", "factor of the logits", "f32"),
         Word("top_k", "codes that are kept"),

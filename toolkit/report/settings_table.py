@@ -81,8 +81,13 @@ def _replay_lines(settings: ReplaySettings | None) -> list[tuple[str, str]]:
 def _attention_text(settings: AttentionSettings) -> str:
     if settings.window is None:
         return "all positions before"
-    sinks = f" and the first {settings.sinks} of the clip" if settings.sinks else ""
-    return f"the {settings.window} positions before{sinks}"
+    parts = [f"the {settings.window} positions before"]
+    if settings.columns:
+        frames = "frame" if settings.columns == 1 else f"{settings.columns} frames"
+        parts.append(f"the same place of the last {frames}")
+    if settings.sinks:
+        parts.append(f"the first {settings.sinks} of the clip")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _sampling_lines(settings: SamplingSettings | None) -> list[tuple[str, str]]:

@@ -148,11 +148,11 @@ struct ScoreSink {
     void operator()(int port, int unit, int entry, int32_t sum0, int32_t sum1) {
         const int local = unit / (BLOCK_SLOTS / 2);
         const int lane = unit % (BLOCK_SLOTS / 2) * 2;
-        const int slot = visible.block(port, local) * BLOCK_SLOTS + lane;
+        const SeenBlock block = visible.block(port, local);
         buffers.scores[entry][port][local][lane] = sum0;
         buffers.scores[entry][port][local][lane + 1] = sum1;
-        if (visible.slot(slot) && sum0 > buffers.peak[entry]) buffers.peak[entry] = sum0;
-        if (visible.slot(slot + 1) && sum1 > buffers.peak[entry]) buffers.peak[entry] = sum1;
+        if (visible.sees(block, lane) && sum0 > buffers.peak[entry]) buffers.peak[entry] = sum0;
+        if (visible.sees(block, lane + 1) && sum1 > buffers.peak[entry]) buffers.peak[entry] = sum1;
     }
 };
 
@@ -240,6 +240,7 @@ weight:
         const int head = cursor.head;
         const int port = cursor.port;
         const int local = cursor.local;
+        const SeenBlock block = visible.block(port, local);
         int8_t high[BLOCK_SLOTS];
 #pragma HLS ARRAY_PARTITION variable=high type=complete dim=1
         int8_t low[BLOCK_SLOTS];
@@ -248,7 +249,7 @@ weight:
     lane:
         for (int lane = 0; lane < BLOCK_SLOTS; lane++) {
 #pragma HLS UNROLL
-            const bool seen = visible.slot(visible.block(port, local) * BLOCK_SLOTS + lane);
+            const bool seen = visible.sees(block, lane);
             const int32_t below = buffers.peak[head] - buffers.scores[head][port][local][lane];
             const int32_t weight = seen ? attention_weight(below, exponent[head]) : 0;
             high[lane] = (int8_t)(weight >> 8);

@@ -77,6 +77,8 @@ public:
 #pragma HLS ARRAY_PARTITION variable=attention_.mixed type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=attention_.mixed type=cyclic factor=GROUPS dim=3
 #pragma HLS ARRAY_PARTITION variable=attention_.mixed type=complete dim=4
+#pragma HLS ARRAY_PARTITION variable=visible_.columns type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=visible_.column_blocks type=complete dim=1
     }
 
     // Before the first operation of a start: shapes, settings and the layers' thresholds.
@@ -106,7 +108,7 @@ public:
             case NORM_MLP: norm_mlp(operation, ports); break;
             case LINEAR_QKV: linear_qkv(operation, ports); break;
             case HEADS: heads(operation, ports, cache, decisions); break;
-            case ATTENTION: attention(operation, ports); break;
+            case ATTENTION: attention(ports); break;
             case LINEAR_OUTPUT: linear_output(operation, ports); break;
             case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
             case LINEAR_DOWN: linear_down(operation, ports, cache); break;
@@ -178,7 +180,7 @@ private:
     void linear_qkv(const Operation& operation, stream<beat_t> ports[PORTS]);
     void heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions);
     void rotate_row(int row);
-    void attention(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void attention(stream<beat_t> ports[PORTS]);
     void linear_output(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_gate_up(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_down(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache);
@@ -192,6 +194,7 @@ private:
     StateLayout layout_;
     StepRecords records_;
     ExecutorCounters counters_;
+    Visible visible_;  // of the step's position
     uint32_t trace_;  // where the next node of a traced step is written
 
     float x_[ROWS][MAX_HIDDEN];         // residual stream

@@ -110,12 +110,11 @@ count:
     if (skips(mlp_)) counters_.passes_skipped++;
 }
 
-inline void Executor::attention(const Operation& operation, stream<beat_t> ports[PORTS]) {
+inline void Executor::attention(stream<beat_t> ports[PORTS]) {
     const int head_beats = model_.head_dim / BEAT_BYTES;
     const int heads = model_.heads;
     const int kv_heads = model_.kv_heads;
     const int group = heads / kv_heads;
-    const Visible visible = Visible::at(operation.position, control_.sinks, control_.window);
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: a row is a walk over its heads
@@ -128,7 +127,7 @@ row:
             const beat_t* k = qkv_[row] + (heads + head) * head_beats;
             const beat_t* v = k + kv_heads * head_beats;
             counters_.clocks += attention_head<GROUPS, VECTOR>(
-                ports, attention_, q, k, v, exponent_ + head * group, v_scale_[head], visible, group, model_.head_dim,
+                ports, attention_, q, k, v, exponent_ + head * group, v_scale_[head], visible_, group, model_.head_dim,
                 wide_[row] + head * group * model_.head_dim, counters_.busy_beats);
         }
         x_scale_[row] = quantize_row<VECTOR, MAX_WIDE>(wide_[row], x8_[row], heads * model_.head_dim);

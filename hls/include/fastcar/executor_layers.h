@@ -6,8 +6,9 @@
 
 namespace fastcar {
 
-// Tokens and uniforms of the step, the rows' embeddings, and the rotary tables of the position.
+// Tokens and uniforms of the step, the rows' embeddings, the rotary tables of the position and what it sees.
 inline void Executor::embed(const Operation& operation, CacheStreams& cache) {
+    see_from(operation.position, model_, control_, visible_);
     const bool continues = operation.step > 0 && (control_.flags & FLAG_TEACHER) == 0;
     request(cache, true, control_.input + operation.step * records_.input(), records_.input());
 record:

@@ -21,9 +21,17 @@ struct Operation {
 
 inline bool is_mlp(int opcode) { return opcode == NORM_MLP || opcode == LINEAR_GATE_UP || opcode == LINEAR_DOWN; }
 
-// K and V of a step's attention: for each row and head the visible blocks of K, then of V, at most two runs each.
+// What a position of a start sees. The prompt has no columns: its places are in no frame.
+inline void see_from(int position, const Model& model, const Control& control, Visible& visible) {
+    visible.begin(position, control.sinks, control.window);
+    visible.add_columns(control.columns, model.places, model.prompt_length);
+}
+
+// K and V of a step's attention: for each row and head the visible blocks of K, then of V, at most two runs each and
+// the blocks of columns. Port by port within a run, within a column's place: no port's commands run far ahead.
 template <typename Out>
 void fetch_attention(const StateLayout& layout, const Visible& visible, int layer, Out& out) {
+    const int columns = visible.most_columns();
 row:
     for (int row = 0; row < (int)layout.rows; row++) {
 // not pipelined: commands are issued one by one
@@ -43,6 +51,20 @@ row:
                 if (first_beats > 0) out.fetch(port, true, base, first_beats);
                 if (second_beats > 0) out.fetch(port, true, base + second, second_beats);
             }
+        column:
+            for (int column = 0; column < columns; column++) {
+// not pipelined: commands are issued one by one
+#pragma HLS LOOP_TRIPCOUNT min=0 max=MAX_COLUMNS
+            column_port:
+                for (int port = 0; port < PORTS; port++) {
+#pragma HLS PIPELINE II=1
+                    if (column < visible.column_blocks[port]) {
+                        const uint32_t base = layout.cache(layer, row, item % 2 == 1, item / 2, port);
+                        const uint32_t block = visible.columns[port][column].number / PORTS * layout.head_dim;
+                        out.fetch(port, true, base + block, layout.head_dim);
+                    }
+                }
+            }
         }
     }
 }
@@ -51,11 +73,15 @@ row:
 template <typename Out>
 void sequence(const Model& model, const Node* nodes, int count, const Control& control, Out& out) {
     const StateLayout layout = StateLayout::of(model, control);
+    Visible visible;
+#pragma HLS ARRAY_PARTITION variable=visible.columns type=complete dim=1
+#pragma HLS ARRAY_PARTITION variable=visible.column_blocks type=complete dim=1
 step:
     for (int step = 0; step < (int)control.steps; step++) {
 // not pipelined: a step is a walk over the program
 #pragma HLS LOOP_TRIPCOUNT min=1 max=256
         const int position = control.position + step;
+        see_from(position, model, control, visible);
         bool computes = true;
     node:
         for (int index = 0; index < count; index++) {
@@ -74,10 +100,7 @@ step:
                 }
             }
             out.operation(operation);
-            if (node.opcode == ATTENTION) {
-                const Visible visible = Visible::at(position, control.sinks, control.window);
-                fetch_attention(layout, visible, node.layer, out);
-            }
+            if (node.opcode == ATTENTION) fetch_attention(layout, visible, node.layer, out);
         }
     }
 }

@@ -57,7 +57,7 @@ inline Status check_control(const Model& model, const Control& control) {
     const uint32_t known = FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS | FLAG_TRACE;
     const bool settings = control.flags <= known && control.policy <= 2 && control.max_age >= 1 &&
                           within(control.top_p, 1, 65536) && control.top_k >= 1 && control.sinks <= (1u << 30) &&
-                          control.window <= (1u << 30);
+                          control.window <= (1u << 30) && control.columns <= (uint32_t)MAX_COLUMNS;
     if (!settings) return BAD_SETTINGS;
     const bool traced = (control.flags & FLAG_TRACE) != 0;
     if (traced && control.steps != 1) return BAD_SETTINGS;

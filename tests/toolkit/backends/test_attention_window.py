@@ -1,4 +1,4 @@
-"""Sinks and a window: what a step sees, in the mask and in what it computes, and that replay goes on beneath."""
+"""Sinks, a window and columns: what a step sees, in the mask and in its results, and that replay goes on beneath."""
 
 from __future__ import annotations
 
@@ -37,15 +37,26 @@ CASES = [  # a frame has 6 places, the prompt 3 positions, the clip 27
     AttentionSettings(0, 7),
     AttentionSettings(3, 13),
     AttentionSettings(12, 2),
+    AttentionSettings(0, 1, 1),
+    AttentionSettings(2, 4, 3),
+    AttentionSettings(0, 7, 2),  # the first column is in the window
+    AttentionSettings(11, 2, 64),  # more than there are frames; some are sinks
 ]
-every_case = pytest.mark.parametrize("attention", CASES, ids=lambda case: f"{case.sinks}+{case.window}")
+every_case = pytest.mark.parametrize("attention", CASES, ids=lambda case: f"{case.sinks}+{case.window}+{case.columns}")
 
 
 def visible(position: int, attention: AttentionSettings) -> set[int]:
     """By the definition, slot by slot."""
     if attention.window is None:
         return set(range(position))
-    return {s for s in range(position) if s < attention.sinks or s >= position - attention.window}
+    frame_of, place_of = (lambda s: (s - PROMPT) // PLACES), (lambda s: (s - PROMPT) % PLACES)
+    return {
+        s
+        for s in range(position)
+        if s < attention.sinks
+        or s >= position - attention.window
+        or (s >= PROMPT and place_of(s) == place_of(position) and frame_of(position) - frame_of(s) <= attention.columns)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +77,7 @@ def started(backend: SteppingBackend, attention: AttentionSettings) -> SteppingB
 
 @pytest.mark.parametrize("attention", [FULL_ATTENTION, AttentionSettings(0, 99), AttentionSettings(99, 1), *CASES])
 def test_the_mask_follows_the_definition(attention):
-    """At every position, through every growth of the caches; a step changes two columns at most, in place."""
+    """At every position, through every growth of the caches; a step changes few slots, in place."""
     state = DecodeState(config(), layout(), 2, POSITIONS, attention)
     zeros = np.zeros((LAYERS * 2, 2, 10), np.uint8)
     outputs = {"k": zeros, "v": zeros, "mlp_output": np.zeros((LAYERS * 2, 48), np.uint16), "replay": np.zeros(6, bool)}
@@ -77,7 +88,24 @@ def test_the_mask_follows_the_definition(attention):
         assert state.mask.tolist() == [expected] * 2, position
         mask, before = state.mask, state.mask.copy()
         state.append(outputs)
-        assert state.mask is mask and (mask != before).any(axis=0).sum() <= 2
+        assert state.mask is mask and (mask != before).any(axis=0).sum() <= 2 + 2 * attention.columns
+
+
+@pytest.mark.parametrize("attention", [AttentionSettings(0, 2, 3), AttentionSettings(1, 8, 2)])
+def test_columns_leave_padding_hidden(attention):
+    """Rows that begin behind others, the first of them within the frames: nothing before it is seen."""
+    begins = np.array([PROMPT + PLACES, 1, 0])
+    state = DecodeState(config(), layout(), 3, POSITIONS, attention)
+    zeros = np.zeros((LAYERS * 3, 2, 10), np.uint8)
+    outputs = {"k": zeros, "v": zeros, "mlp_output": np.zeros((LAYERS * 3, 48), np.uint16), "replay": np.zeros(9, bool)}
+    for position in range(POSITIONS):
+        state.make_room()
+        for row, begin in enumerate(begins):
+            sinks = set(range(begin, min(begin + attention.sinks, position)))  # counted from where the row begins
+            others = visible(position, AttentionSettings(0, attention.window, attention.columns))
+            expected = {slot for slot in others | sinks if slot >= begin}
+            assert set(np.flatnonzero(state.mask[row] == 0)) == expected, (position, row)
+        state.append(outputs, position < begins)
 
 
 @every_case
@@ -164,7 +192,7 @@ def test_tas_reads_a_frame_back_whatever_the_window(backend, monkeypatch):
         return outputs
 
     monkeypatch.setattr(backend, "run_step", recorded)
-    for attention in (FULL_ATTENTION, AttentionSettings(0, 1), AttentionSettings(2, PLACES - 1)):
+    for attention in (FULL_ATTENTION, AttentionSettings(0, 1), AttentionSettings(2, 5), AttentionSettings(0, 1, 2)):
         scores.append([])
         started(backend, attention).prefill(tokens)
     full, *windowed = np.array(scores)
@@ -173,7 +201,7 @@ def test_tas_reads_a_frame_back_whatever_the_window(backend, monkeypatch):
         np.testing.assert_array_equal(found, full)
 
 
-@pytest.mark.parametrize("attention", [AttentionSettings(0, 1), AttentionSettings(2, 4)], ids=str)
+@pytest.mark.parametrize("attention", [AttentionSettings(0, 1), AttentionSettings(2, 4, 1)], ids=str)
 @pytest.mark.parametrize(("max_age", "frames"), [(None, [0, 1, 1, 1]), (1, [0, 1, 0, 1])])
 def test_replay_with_a_window_smaller_than_a_frame(backend, attention, max_age, frames):
     replay = ReplaySettings((), "independent", max_age)

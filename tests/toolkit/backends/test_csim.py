@@ -112,6 +112,37 @@ def test_sinks_and_window(attention):
     assert_same_bits(generate_clip(simulation(model), run), expected)
 
 
+COLUMNS = [
+    ({"grid": (4, 5), "frames": 6}, (0, 1, 5)),  # a frame is no whole number of blocks, each column has its own
+    ({"grid": (4, 5), "frames": 6}, (25, 37, 64)),  # columns in the blocks that sinks and window cut, and among both
+    ({"grid": (1, 7), "frames": 17}, (2, 9, 16)),  # two or three columns in a block
+    ({"grid": (1, 1), "frames": 90}, (0, 5, 40)),  # 16 of them
+    ({"grid": (4, 4), "frames": 8}, (0, 3, 6)),  # one a block, ports in turn
+    ({"grid": (8, 8), "frames": 3}, (4, 40, 2)),  # all of them on one port
+    ({"grid": (2, 9), "frames": 6, "before_frame": (0,), "after_row": (1,)}, (1, 30, 3)),  # separators take places
+]
+
+
+@pytest.mark.parametrize("frames, attention", COLUMNS, ids=str)
+def test_columns(frames, attention):
+    """With half of the eligible evaluations replayed; the counters are compared at every start."""
+    model = random_model(8, shape=EIGHT, frames=layout(**frames))
+    run = replaying(model, Run(attention=AttentionSettings(*attention)))
+    expected = generate_clip(reference_backend(model), run)
+    assert 0.05 < expected.replay.mean() < 0.8
+    assert_same_bits(generate_clip(simulation(model), run), expected)
+    without = Run(run.clips, run.sampling, run.replay, run.thresholds, attention=AttentionSettings(*attention[:2]))
+    assert (generate_clip(reference_backend(model), without).logits != expected.logits).any(), "columns count"
+
+
+def test_columns_of_int4_rows_with_scheduling_or_without():
+    model = model_of(4)
+    run = replaying(model, Run(clips=3, attention=AttentionSettings(2, 9, 3)))
+    expected = generate_clip(reference_backend(model), run)
+    for reassign in (True, False):
+        assert_same_bits(generate_clip(simulation(model, reassign), run), expected)
+
+
 @pytest.mark.parametrize("clips, sampling", [(5, GUIDED), (16, GUIDED), (32, UNGUIDED), (1, UNGUIDED)])
 def test_batches_with_mixed_decisions(clips, sampling):
     """10 rows (five prompts with guidance) and the full width of the index register."""
@@ -223,15 +254,17 @@ def test_a_stream_that_is_too_shallow_is_a_deadlock(tmp_path):
         ("executor_layers.h", "(uint32_t)age_[row] + 1u", "(uint32_t)age_[row] + 2u"),
         ("layout.h", "position > (int)model.places ? position", "position > (int)model.places ? position - 1"),
         ("visible.h", "slot >= window_begin", "slot > window_begin"),
+        ("visible.h", "if (slot >= first && ", "if (slot > first && "),
+        ("visible.h", "lanes = window_columns;", "lanes = 0;"),
         ("executor_attention.h", "set_byte(block, lane, ", "set_byte(block, lane ^ 1, "),
         ("sequencer.h", "if (!is_mlp(node.opcode) || computes)", "if (true)"),
     ],
-    ids=["age", "slot before", "window", "lane of V", "skip"],
+    ids=["age", "slot before", "window", "first column", "column in the window's block", "lane of V", "skip"],
 )
 def test_a_broken_engine_is_noticed(tmp_path, header, before, after):
     broken = EngineLibrary(ENGINE, build_mutant(tmp_path, ENGINE, header, before, after))
     model = model_of(8)
-    run = replaying(model, Run(replay=ReplaySettings((), "all", 2), attention=AttentionSettings(3, 30)))
+    run = replaying(model, Run(replay=ReplaySettings((), "all", 2), attention=AttentionSettings(3, 18, 5)))
     expected = generate_clip(reference_backend(model), run)
     backend = CSimBackend(broken, pack_model(model, ENGINE), model.config, model.layout)
     with pytest.raises((AssertionError, SimulationError)):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,7 +32,7 @@ from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.cli.clip import generate_clip
 from fastcar.toolkit.errors import DeviceError, FastCarError, OverlayError, UsageError
 from fastcar.toolkit.generation.run import generate
-from fastcar.toolkit.settings import ReplaySettings
+from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 from fastcar.toolkit.video.decode import FrameDecoder
 
 PROMPT = "left turn"
@@ -80,6 +81,13 @@ def test_bits_of_onnxruntime_and_equal_again(bundle: Bundle, expected, device: s
         assert expected.replay.any() and not expected.replay.all()
     finally:
         backend.close()
+
+
+def test_columns_on_the_device(bundle: Bundle) -> None:
+    settings = {"frames": 3, "attention": AttentionSettings(2, 20, 2), "record_logits": True}
+    with closing(on_device(bundle)) as backend:
+        found = generate(bundle, PROMPT, backend=backend, **settings)
+    assert_equal(found, generate(bundle, PROMPT, backend="onnxruntime", **settings))
 
 
 def test_lost_interrupts_are_survived(bundle: Bundle, expected) -> None:

@@ -181,21 +181,23 @@ def test_attention_options_reach_the_runs(bundle_w8a8: Path, tmp_path: Path, mon
     start, seen = OnnxRuntimeBackend.start, []
     monkeypatch.setattr(OnnxRuntimeBackend, "start", lambda *given: seen.append(given[-2]) or start(*given))
     options = ("--prompt", "slow", "--frames", 3, "--replay-ratio", 0.5, "--compare", "--json", "--out", tmp_path)
-    attention = ("--attention-window", 5, "--attention-sinks", 3)
+    attention = ("--attention-window", "2f", "--attention-sinks", 3, "--attention-columns", 4)
     result = parsed(run("generate", bundle_w8a8, *options, *attention))
-    assert result["attention"] == {"sinks": 3, "window": 5}
+    window = 2 * Bundle.open(bundle_w8a8).manifest.frame_layout.tokens_per_frame
+    assert result["attention"] == {"sinks": 3, "window": window, "columns": 4}
     settings = [given for given in seen if isinstance(given, AttentionSettings)]
-    assert len(settings) >= 4 and set(settings) == {AttentionSettings(3, 5)}
+    assert len(settings) >= 4 and set(settings) == {AttentionSettings(3, window, 4)}
     report = (tmp_path / "report.html").read_text()
-    assert "the 5 positions before and the first 3 of the clip" in report
-    assert "--attention-window 5 --attention-sinks 3" in report
+    text = f"the {window} positions before, the same place of the last 4 frames and the first 3 of the clip"
+    assert text in report
+    assert "--attention-window 2f --attention-sinks 3 --attention-columns 4" in report
 
 
 @pytest.mark.parametrize("options", [(), ("--attention-sinks", 0)])
 def test_full_attention_is_the_default(bundle_w8a8: Path, tmp_path: Path, options: tuple):
     common = ("--prompt", "slow", "--frames", 1, "--json", "--out", tmp_path)
     result = parsed(run("generate", bundle_w8a8, *common, *options))
-    assert result["attention"] == {"sinks": 0, "window": None}
+    assert result["attention"] == {"sinks": 0, "window": None, "columns": 0}
 
 
 def test_both_back_ends_and_thread_counts_give_one_video(bundle_w8a8: Path, tmp_path: Path):

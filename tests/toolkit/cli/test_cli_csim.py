@@ -48,7 +48,7 @@ def test_check(recipe: str, options: tuple, request: pytest.FixtureRequest) -> N
 
 
 def test_window_and_output(bundle_w8a8: Path, tmp_path: Path) -> None:
-    arguments = (bundle_w8a8, "--prompt", "left turn", "--attention-window", 5, "--attention-sinks", 2, "--frames", 3)
+    arguments = (bundle_w8a8, "--prompt", "left turn", "--attention-window", 5, "--attention-columns", 2, "--frames", 3)
     result = csim_json(*arguments, "--check", "--out", tmp_path / "clip")
     assert result["equal_to_onnxruntime"] is True
     assert (tmp_path / "clip/video.mp4").exists()
@@ -109,6 +109,8 @@ def in_process(*arguments: str):
         (("--frames", "99"), "--frames"),
         (("--prompt", "left turn"), "4 rows (2 clips, twice with guidance); expected at most 2"),
         (("--attention-sinks", "3"), "without a window"),
+        (("--attention-columns", "3"), "without a window"),
+        (("--attention-window", "two"), "--attention-window: 'two'"),
         (("--policy", "some"), "--policy"),
     ],
 )

@@ -99,6 +99,11 @@ GENERATE = [
     (("--prompt", "slow", "--attention-window", -5), ("--attention-window: -5",)),
     (("--prompt", "slow", "--attention-window", 10**12), ("--attention-window",)),
     (("--prompt", "slow", "--attention-window", "all"), ("--attention-window", "'all'")),
+    (("--prompt", "slow", "--attention-window", "1.5f"), ("--attention-window", "'1.5f'", "of frames, such as 2f")),
+    (("--prompt", "slow", "--attention-window", "0f"), ("--attention-window: 0f", "a positive number")),
+    (("--prompt", "slow", "--attention-window", "1f", "--attention-columns", 65), ("--attention-columns: 65", "64")),
+    (("--prompt", "slow", "--attention-window", 4, "--attention-columns", "x"), ("--attention-columns", "'x'")),
+    (("--prompt", "slow", "--attention-columns", 2), ("--attention-columns: 2 without a window", "Add")),
     (("--prompt", "slow", "--attention-window", 4, "--attention-sinks", -1), ("--attention-sinks: -1",)),
     (("--prompt", "slow", "--attention-window", 4, "--attention-sinks", 1.5), ("--attention-sinks", "1.5")),
     (

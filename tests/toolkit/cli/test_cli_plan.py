@@ -73,6 +73,8 @@ def test_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (("car", "--board", "kv260", "--rows", "0"), "--rows: 0; expected 1 to 32"),
         (("car", "--board", "kv260", "--engine", "none"), "engine: 'none' is not known"),
         (("car", "--board", "kv260", "--attention-sinks", "4"), "--attention-sinks: 4 without a window"),
+        (("car", "--board", "kv260", "--attention-columns", "4"), "--attention-columns: 4 without a window"),
+        (("car", "--board", "kv260", "--attention-window", "2frames"), "--attention-window: '2frames'"),
         (("car", "--board", "kv260", "--out", "/dev/null/x"), "/dev/null is a file"),
     ],
 )

@@ -34,7 +34,7 @@ def step_counter(name: str = "llama-1.1b", recipe: str = "w4a8", engine=FAST, ro
 
 
 @pytest.mark.parametrize("reassign", [True, False], ids=["scheduling", "fixed"])
-@pytest.mark.parametrize("kind", ["dense", "replay", "window"])
+@pytest.mark.parametrize("kind", ["dense", "replay", "window", "columns"])
 def test_counters_are_those_of_the_simulation(bundle_w4a8: Path, tmp_path: Path, kind: str, reassign: bool) -> None:
     """Of an engine that was never compiled with its arithmetic here, over the starts of a clip."""
     engine = Engine(board="kv260", config=small_engine())
@@ -43,7 +43,7 @@ def test_counters_are_those_of_the_simulation(bundle_w4a8: Path, tmp_path: Path,
     library = EngineLibrary(engine.config)
     backend = CSimBackend(library, bundle.packed(), manifest.config, manifest.frame_layout, reassign)
     replay = ReplaySettings() if kind == "dense" else ReplaySettings.uniform(0.0, manifest.config.layers)
-    attention = AttentionSettings(4, 20) if kind == "window" else FULL_ATTENTION
+    attention = {"window": AttentionSettings(4, 20), "columns": AttentionSettings(4, 9, 2)}.get(kind, FULL_ATTENTION)
     clip = generate(bundle, "left turn", frames=2, replay=replay, attention=attention, backend=backend)
     assert clip.replay.any() == (kind != "dense")
 
@@ -80,6 +80,25 @@ def test_bytes_of_a_step_by_hand() -> None:
     linear = ("attention projections", "MLP", "head")
     assert 16 * sum(step[name].read_beats for name in linear) == pytest.approx(weights, rel=0.002)
     assert 16 * step["attention"].read_beats == pytest.approx(2 * 2 * c.layers * kv * 1000, rel=0.03)
+
+
+def test_columns_cost_the_blocks_that_hold_them() -> None:
+    """Of 256 places: a block of 16 slots a frame, all of them on one port; nothing else changes."""
+    shape = load_shape("llama-1.1b")
+    c, places, parts = shape.backbone, shape.frame_layout.tokens_per_frame, passes(shape, int4_layers("w4a8"))
+    position = shape.frame_layout.frame_start(4) + 17
+    steps = []
+    for columns in (0, 3, 64):
+        attention = AttentionSettings(0, 32, columns)
+        counter = StepCounter(counter_of_any_engine(), parts, Rows(2, 1), FAST, Memory(3.4), attention)
+        steps.append(counter.counts(position, np.zeros((1, c.layers), np.uint32), True))
+    none, three, all_of_them = steps
+    block = 2 * 2 * c.layers * c.kv_heads * c.head_dim  # rows, K and V; beats of 16 slots
+    assert places % 64 == 0
+    assert three["attention"].read_beats - none["attention"].read_beats == 3 * block
+    assert all_of_them["attention"].read_beats - none["attention"].read_beats == 4 * block, "no frame before the first"
+    assert none["attention"].cycles < three["attention"].cycles < all_of_them["attention"].cycles
+    assert {name for name in none if none[name].beats != three[name].beats} == {"attention"}
 
 
 def test_a_pass_a_residual_code() -> None:

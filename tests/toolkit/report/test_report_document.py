@@ -164,6 +164,11 @@ def test_settings_and_threshold_are_shown(make_pair, facts):
         (AttentionSettings(), "all positions before"),
         (AttentionSettings(0, 64), "the 64 positions before"),
         (AttentionSettings(4, 64), "the 64 positions before and the first 4 of the clip"),
+        (AttentionSettings(0, 64, 1), "the 64 positions before and the same place of the last frame"),
+        (
+            AttentionSettings(4, 9, 2),
+            "the 9 positions before, the same place of the last 2 frames and the first 4 of the clip",
+        ),
     ],
 )
 def test_attention_is_shown(make_pair, facts, attention, text):
