@@ -139,7 +139,8 @@ def ratio_notice(wanted: float, run: RunView) -> str | None:
 def context_notice(layout: FrameLayout, frames: int, attention: AttentionSettings) -> str | None:
     """A line for the user if positions see others from further away than any did in training."""
     longest, window = layout.trained_positions, attention.window
-    if frames <= layout.frames or (window is not None and window < longest and not attention.sinks):
+    farthest = max(window or longest, attention.columns * layout.tokens_per_frame)
+    if frames <= layout.frames or (farthest < longest and not attention.sinks):
         return None
     return (
         f"note: positions beyond the {layout.frames} trained frames are unreliable without --attention-window below "
