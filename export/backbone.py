@@ -26,14 +26,20 @@ __all__ = ["write_golden", "write_graph"]
 
 
 def write_graph(
-    folder: Path, config: BackboneConfig, layout: FrameLayout, tas_query: str, depth: DepthConfig | None = None
+    folder: Path,
+    config: BackboneConfig,
+    layout: FrameLayout,
+    tas_query: str,
+    depth: DepthConfig | None = None,
+    *,
+    tas_heads: str = "mean",
 ) -> None:
     """The graph of a step and that of a depth transformer; they read the weight file of ``folder`` in place.
 
     Checked by onnx's full check.
     """
     stored = stored_tensors(folder / WEIGHTS)
-    graphs = {BACKBONE: lower_backbone(config, layout, stored, WEIGHTS, tas_query, depth)}
+    graphs = {BACKBONE: lower_backbone(config, layout, stored, WEIGHTS, tas_query, depth, tas_heads=tas_heads)}
     if depth:
         graphs[DEPTH] = lower_depth(config, depth, layout, stored, WEIGHTS)
     for name, graph in graphs.items():

@@ -18,7 +18,7 @@ from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensor_file import TensorWriter, read_tensor, stored_tensors
 from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
 from ..toolkit.bundle.write import unfinished_folder, write_bundle
-from ..toolkit.config import DepthConfig
+from ..toolkit.config import TAS_HEADS, DepthConfig
 from ..toolkit.errors import UsageError
 from ..toolkit.numerics.decoder import IntegerDecoder
 from ..toolkit.numerics.tas import tas_unit
@@ -64,6 +64,7 @@ def prepare_export(
     *,
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
+    tas_heads: str = "mean",
     board: str | None = None,
     frame_layout: str | Path | None = None,
     layers: int | None = None,
@@ -73,6 +74,7 @@ def prepare_export(
 ) -> Export:
     """Everything that can be checked without reading the weights: what it needs, then ``run``.
 
+    ``tas_query``, ``tas_heads``: how TAS is computed, see ``IntegerModel``.
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``calibration_clips``: at most so many,
@@ -86,6 +88,8 @@ def prepare_export(
         chosen = replace(chosen, calibration_clips=calibration_clips)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
+    if tas_heads not in TAS_HEADS:
+        raise UsageError("--tas-heads", repr(tas_heads), f"one of {', '.join(TAS_HEADS)}", "Choose one of these.")
     engine = load_engine(board) if board else None
     layout_file = Path(frame_layout) if frame_layout else None
     imported = load_model(model, layout_file, layers)
@@ -93,12 +97,13 @@ def prepare_export(
         "version": __version__,
         "recipe": asdict(chosen),
         "tas_query": tas_query,
+        "tas_heads": tas_heads,
         "engine": engine.config.build_id if engine else None,
         "layers": layers,
         "evaluate": evaluate,
     }
     key = export_key(settings, checkpoint_files(model, layout_file))
-    export = Export(imported, Path(out), chosen, tas_query, engine, evaluate, overwrite, key)
+    export = Export(imported, Path(out), chosen, tas_query, tas_heads, engine, evaluate, overwrite, key)
     export.check()
     return export
 
@@ -111,6 +116,7 @@ class Export:
     out: Path
     recipe: Recipe
     tas_query: str
+    tas_heads: str
     engine: Engine | None
     evaluate: bool
     overwrite: bool
@@ -185,14 +191,15 @@ class Export:
                 check_depth(imported.depth.transformer(), imported.depth.embedding(), self.recipe)
             write_decoder(folder / DECODER, self._decoder())  # quick, and it may refuse
         record = self._quantize(folder, journal, progress)
-        write_graph(folder, config, layout, self.tas_query, self._depth)
-        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query, self._depth)
+        write_graph(folder, config, layout, self.tas_query, self._depth, tas_heads=self.tas_heads)
+        weights = folder / WEIGHTS
+        model, _ = read_model(weights, config, layout, self.tas_query, self._depth, tas_heads=self.tas_heads)
         if self._plan:
             write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         journal.close()
-        return self._manifest(_tas_scales(folder / WEIGHTS, config.layers), record)
+        return self._manifest(_tas_scales(weights, config.layers), record)
 
     @property
     def _depth(self) -> DepthConfig | None:
@@ -261,6 +268,7 @@ class Export:
             recipe=asdict(self.recipe),
             sampling=imported.sampling,
             tas_query=self.tas_query,
+            tas_heads=self.tas_heads,
             tas_unit=tuple(tas_unit(scale, config.heads, config.head_dim) for scale in tas_scales),
             thresholds=(None,) * config.layers,
             board=engine.board if engine else None,

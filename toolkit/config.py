@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,14 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 __all__ = [
     "PADDING",
     "SAMPLED",
+    "TAS_HEADS",
     "BackboneConfig",
     "DepthConfig",
     "FrameLayout",
     "Frozen",
     "Positive",
     "RopeScaling",
+    "TasHeads",
     "check_separators",
 ]
+
+TasHeads = Literal["mean", "max", "min"]
+TAS_HEADS: tuple[str, ...] = get_args(TasHeads)
+"""What TAS makes of the heads' logits."""
 
 Positive = Annotated[int, Field(gt=0, le=(1 << 31) - 1)]
 """What registers and 32-bit indices hold."""

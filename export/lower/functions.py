@@ -48,6 +48,7 @@ def define_functions(
     forms: dict[str, LinearForm],
     *,
     pre_rope: bool,
+    tas_heads: str = "mean",
     depth: DepthConfig | None = None,
 ) -> dict[str, ir.Function]:
     """All functions a backbone of this shape calls.
@@ -66,10 +67,10 @@ def define_functions(
     )
     library.define(
         "TemporalAttentionScore",
-        partial(tas.temporal_attention_score, config=config),
+        partial(tas.temporal_attention_score, config=config, tas_heads=tas_heads),
         ["q", "k_cache", "slot_before", "multiplier"],
         ["score"],
-        "Integer q.k towards the same place one frame earlier, over all heads.",
+        f"Integer q.k towards the same place one frame earlier, {tas_heads} of all heads.",
     )
     library.define(
         "ReplayDecision",

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.bundle.tensor_file import StoredTensor
-from ...toolkit.config import BackboneConfig, DepthConfig, FrameLayout
+from ...toolkit.config import TAS_HEADS, BackboneConfig, DepthConfig, FrameLayout
 from ...toolkit.numerics.depth import TEXT
 from .builder import GraphBuilder
 from .code_embedding import embed_codes
@@ -27,8 +27,10 @@ def lower_backbone(
     weight_file: str,
     tas_query: str = "post_rope",
     depth: DepthConfig | None = None,
+    *,
+    tas_heads: str = "mean",
 ) -> ir.Model:
-    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query``.
+    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query`` or ``tas_heads``.
 
     Inputs: tokens, position (rows,); k_cache.L, v_cache.L uint8 (rows, kv_heads, slots, head_dim); mask int32
     (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers * rows, hidden), age (layers * rows,),
@@ -41,7 +43,9 @@ def lower_backbone(
     """
     if tas_query not in ("post_rope", "pre_rope"):
         raise ValueError(f"tas_query {tas_query!r}; expected post_rope or pre_rope")
-    step = _Step(config, layout, stored, weight_file, tas_query, depth)
+    if tas_heads not in TAS_HEADS:
+        raise ValueError(f"tas_heads {tas_heads!r}; expected one of {', '.join(TAS_HEADS)}")
+    step = _Step(config, layout, stored, weight_file, tas_query, depth, tas_heads)
     return step.model(step.build(), "decode_step", step.functions)
 
 
@@ -54,13 +58,16 @@ class _Step(GraphBuilder):
         weight_file: str,
         tas_query: str,
         depth: DepthConfig | None,
+        tas_heads: str,
     ) -> None:
         super().__init__(stored, weight_file)
         self.config, self.depth, self.codes, self.pre = config, depth, layout.codes, tas_query == "pre_rope"
         self.forms = {name: self.form(f"layers.0.{name}", self._inputs_of(name)) for name in LINEARS}
         outside = [f"projector.{index}" for index in range(depth.projector_layers)] if depth else ["head"]
         self.forms |= {name: self.form(name, self._inputs_of(name)) for name in outside}
-        self.functions = define_functions(config, self.codes, self.forms, pre_rope=self.pre, depth=depth)
+        self.functions = define_functions(
+            config, self.codes, self.forms, pre_rope=self.pre, tas_heads=tas_heads, depth=depth
+        )
 
     def build(self) -> list[ir.Value]:
         op, config = self.op, self.config

@@ -16,7 +16,7 @@ from fastcar.export import pipeline
 from fastcar.export.pipeline import export_model
 from fastcar.toolkit.backends.golden import check_golden
 from fastcar.toolkit.backends.registry import open_backend
-from fastcar.toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, MANIFEST, Bundle
+from fastcar.toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, MANIFEST, WEIGHTS, Bundle
 from fastcar.toolkit.errors import CheckpointError, OutputError, UsageError
 
 NODES = ("TemporalAttentionScore", "ReplayDecision", "ReplayMLP")
@@ -70,6 +70,20 @@ def test_the_release_compatible_query_is_another_model(car_like: Path, bundle_w8
     assert check_golden(open_backend("onnxruntime", made), made.path / GOLDEN) > 0
 
 
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+def test_the_reduction_of_heads_travels_with_the_bundle(
+    car_like: Path, bundle_w8a8: Path, tmp_path: Path, tas_heads: str
+):
+    made = export_model(car_like, tmp_path / "made", tas_heads=tas_heads, evaluate=False)
+    mean = Bundle.open(bundle_w8a8)
+    opened = Bundle.open(made.path)
+    assert (opened.manifest.tas_heads, opened.model()[0].tas_heads) == (tas_heads, tas_heads)
+    assert (mean.manifest.tas_heads, opened.manifest.tas_unit) == ("mean", mean.manifest.tas_unit)
+    differ = {name for name in mean.manifest.files if made.manifest.files[name] != mean.manifest.files[name]}
+    assert BACKBONE in differ and WEIGHTS not in differ
+    assert check_golden(open_backend("onnxruntime", opened), opened.path / GOLDEN) > 0
+
+
 def test_progress_counts_up_to_its_end(car_like: Path, tmp_path: Path):
     seen: dict[str, list[tuple[int, int]]] = {}
     export_model(
@@ -110,6 +124,12 @@ def test_unknown_words_are_refused(car_like: Path, tmp_path: Path):
         export_model(car_like, tmp_path / "out", recipe="w2a2")
     with pytest.raises(CheckpointError, match="no such folder"):
         export_model(tmp_path / "nowhere", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_reduction_is_refused(car_like: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="--tas-heads: 'median'; expected one of mean, max, min"):
+        export_model(car_like, tmp_path / "out", tas_heads="median")
     assert not list(tmp_path.iterdir())
 
 

@@ -134,6 +134,7 @@ def random_model(
     frames: FrameLayout | None = None,
     groups: dict[str, int] | None = None,
     tas_query: str = "post_rope",
+    tas_heads: str = "mean",
     seed: int = 0,
 ) -> IntegerModel:
     rng = np.random.default_rng(seed)
@@ -144,7 +145,7 @@ def random_model(
     embedding = rng.normal(0, 1, (shape.vocab, shape.hidden)).astype(np.float16)
     gain = rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32)
     head = random_linear(rng, shape.hidden, frames.codes)
-    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query)
+    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query, tas_heads=tas_heads)
 
 
 def save_graph(model: IntegerModel, folder: Path) -> Path:
@@ -154,23 +155,26 @@ def save_graph(model: IntegerModel, folder: Path) -> Path:
     write_tensors(weights, model_tensors(model))
     stored = stored_tensors(weights)
     depth = model.depth and model.depth.config
-    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, model.tas_query, depth), path)
+    inputs = (model.config, model.layout, stored, weights.name, model.tas_query, depth)
+    ir.save(lower_backbone(*inputs, tas_heads=model.tas_heads), path)
     if depth:
         ir.save(lower_depth(model.config, depth, model.layout, stored, weights.name), folder / "depth.onnx")
     return path
 
 
 class Lowered:
-    """(bits, tas_query, changes of the shape) -> a model of random weights and the path of its graph; each is made
-    once, in ``folder``."""
+    """(bits, tas_query, tas_heads, changes of the shape) -> a model of random weights and the path of its graph; each
+    is made once, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, {}
 
-    def __call__(self, bits: int, tas_query: str = "post_rope", **changes: int) -> tuple[IntegerModel, Path]:
-        key = (bits, tas_query, *sorted(changes.items()))
+    def __call__(
+        self, bits: int, tas_query: str = "post_rope", tas_heads: str = "mean", **changes: int
+    ) -> tuple[IntegerModel, Path]:
+        key = (bits, tas_query, tas_heads, *sorted(changes.items()))
         if key not in self.made:
-            model = random_model(bits, tas_query=tas_query, shape=config(**changes))
+            model = random_model(bits, tas_query=tas_query, tas_heads=tas_heads, shape=config(**changes))
             self.made[key] = model, save_graph(model, self.folder / str(len(self.made)))
         return self.made[key]
 

@@ -111,7 +111,12 @@ class Bundle:
         """The integer model and every stored tensor, for the reference and for packing."""
         manifest = self.manifest
         return read_model(
-            self.path / WEIGHTS, manifest.config, manifest.frame_layout, manifest.tas_query, manifest.depth
+            self.path / WEIGHTS,
+            manifest.config,
+            manifest.frame_layout,
+            manifest.tas_query,
+            manifest.depth,
+            tas_heads=manifest.tas_heads,
         )
 
     def packed(self) -> Packed | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_separators
+from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, TasHeads, check_separators
 from ..errors import BundleError, UsageError
 from ..program.engine import EngineConfig
 from ..settings import SamplingSettings
@@ -49,6 +49,7 @@ class Manifest(Frozen):
     recipe: dict[str, Any]
     sampling: SamplingSettings
     tas_query: Literal["post_rope", "pre_rope"]
+    tas_heads: TasHeads = "mean"
     tas_unit: tuple[float, ...]
     thresholds: tuple[float | None, ...]
     board: str | None = None

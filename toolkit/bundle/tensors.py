@@ -110,7 +110,13 @@ def planned_tensors(
 
 
 def read_model(
-    path: Path, config: BackboneConfig, layout: FrameLayout, tas_query: str, depth: DepthConfig | None = None
+    path: Path,
+    config: BackboneConfig,
+    layout: FrameLayout,
+    tas_query: str,
+    depth: DepthConfig | None = None,
+    *,
+    tas_heads: str = "mean",
 ) -> tuple[IntegerModel, dict[str, np.ndarray]]:
     """The integer model and the rotary tables of a bundle's weight file.
 
@@ -131,6 +137,7 @@ def read_model(
         head=reader.linear("head", config.hidden) if depth is None else None,
         tas_query=tas_query,
         depth=depth and read_depth(reader, depth, config.hidden, layout.codes),
+        tas_heads=tas_heads,
     )
     return model, {name: reader(name) for name in ("rotary.cos", "rotary.sin")}
 

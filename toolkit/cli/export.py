@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..config import TAS_HEADS
 from ..errors import OutputError
 from ..output import check_output_folder
 from .console import emit, examples, json_option, progress, recipe_option, say, table
@@ -35,6 +36,13 @@ GB = 1e9
     default="post_rope",
     show_default=True,
     help="Query the score uses: after rotary embedding (the formula) or before (the authors' release).",
+)
+@click.option(
+    "--tas-heads",
+    type=click.Choice(TAS_HEADS),
+    default="mean",
+    show_default=True,
+    help="What the score makes of the heads: their mean (the formula), the largest, or the least.",
 )
 @click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
 @click.option(

@@ -153,8 +153,8 @@ def _linears(weights: LayerWeights | DepthBlockWeights) -> Iterator[tuple[str, L
 class IntegerModel:
     """A quantized backbone, with the head or the depth transformer that predicts its codes.
 
-    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release). ValueError unless there is
-    either a head or a depth transformer.
+    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release); ``tas_heads`` one of
+    ``TAS_HEADS``, ``mean`` in the paper. ValueError unless there is either a head or a depth transformer.
     """
 
     config: BackboneConfig
@@ -165,6 +165,7 @@ class IntegerModel:
     head: LinearWeights | None  # (hidden, codes): the codes only, text tokens are never generated
     tas_query: str = "post_rope"
     depth: DepthWeights | None = None
+    tas_heads: str = "mean"
 
     def __post_init__(self) -> None:
         if (self.head is None) == (self.depth is None):

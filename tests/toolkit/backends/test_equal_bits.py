@@ -38,11 +38,11 @@ every_sampling = pytest.mark.parametrize("sampling", [GUIDED, UNGUIDED], ids=["g
 
 @pytest.fixture(scope="module")
 def backends(lowered):
-    """(bits, tas_query) -> the reference and onnxruntime; the same objects run one clip after the other."""
+    """(bits, tas_query, tas_heads) -> the reference and onnxruntime; the same objects run one clip after the other."""
 
     @cache
-    def pair(bits: int, tas_query: str):
-        model, path = lowered(bits, tas_query)
+    def pair(bits: int, tas_query: str, tas_heads: str = "mean"):
+        model, path = lowered(bits, tas_query, tas_heads)
         return reference_backend(model), onnx_backend(model, path)
 
     return pair
@@ -76,6 +76,19 @@ def test_replay(backends, bits, tas_query, sampling, policy):
     assert 0.05 < expected.replay.mean() < 0.7
     if policy != "independent":
         assert (expected.replay == expected.replay[..., :1]).all()
+    assert_same_bits(generate_clip(onnx, run), expected)
+
+
+@pytest.mark.parametrize("policy", ["independent", "mean", "all"])
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+@every_query
+def test_replay_by_one_head(backends, tas_query, tas_heads, policy):
+    """The scores, and so the decisions, are others than those of the mean."""
+    reference, onnx = backends(8, tas_query, tas_heads)
+    run = Run(replay=ReplaySettings((), policy), thresholds=half(reference, Run()))
+    expected = generate_clip(reference, run)
+    assert 0.05 < expected.replay.mean() < 0.7
+    assert (expected.replay != generate_clip(backends(8, tas_query)[0], run).replay).any()
     assert_same_bits(generate_clip(onnx, run), expected)
 
 

@@ -207,6 +207,7 @@ EXPORT = [
     (("{ck}", "--recipe", "w2a2"), ("recipe: 'w2a2'", "w8a8, w4a8")),
     (("{ck}", "--recipe", ""), ("recipe: ''",)),
     (("{ck}", "--tas-query", "mid_rope"), ("--tas-query", "mid_rope", "post_rope")),
+    (("{ck}", "--tas-heads", "median"), ("--tas-heads", "median", "mean", "max", "min")),
     ((), ("Missing argument 'MODEL'",)),
     (("{ck}", "--fast"), ("No such option", "--fast")),
     (("{ck}", "--archive", "{tmp}"), ("a folder; expected the name of a file",)),
