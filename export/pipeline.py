@@ -179,7 +179,8 @@ class Export:
             return None
         int4 = dict.fromkeys(("qkv", "output", "gate_up", "down"), self.recipe.weight_bit_width == 4) | {"head": False}
         imported = self.imported
-        return ProgramPlan(imported.source.config, imported.layout, int4, self.engine.config, self.tas_query)
+        config, engine = imported.source.config, self.engine.config
+        return ProgramPlan(config, imported.layout, int4, engine, self.tas_query, tas_heads=self.tas_heads)
 
     def _fill(self, folder: Path, progress: Progress) -> Manifest:
         imported, journal = self.imported, Journal(folder)
