@@ -33,6 +33,7 @@ from .needs import Needs, needs_of
 from .overlay.compile import ProgramPlan, write_packed
 from .quantize.checks import check_before_quantizing
 from .quantize.depth import check_depth, check_depth_groups
+from .quantize.head_weights import HeadWeights, lost_heads, read_head_weights, weigh_heads
 from .quantize.layers import LayerQuantizer, QuantizedHead
 from .quantize.recipes import Recipe, get_recipe
 from .unfinished import Journal, export_key, finished_layers
@@ -65,6 +66,7 @@ def prepare_export(
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
     tas_heads: str = "mean",
+    tas_head_weights: str | Path | None = None,
     board: str | None = None,
     frame_layout: str | Path | None = None,
     layers: int | None = None,
@@ -74,7 +76,8 @@ def prepare_export(
 ) -> Export:
     """Everything that can be checked without reading the weights: what it needs, then ``run``.
 
-    ``tas_query``, ``tas_heads``: how TAS is computed, see ``IntegerModel``.
+    ``tas_query``, ``tas_heads``: how TAS is computed, see ``IntegerModel``. ``tas_head_weights``: a file of weights for
+    a mean that is weighted, see ``read_head_weights``.
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``calibration_clips``: at most so many,
@@ -90,20 +93,25 @@ def prepare_export(
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
     if tas_heads not in TAS_HEADS:
         raise UsageError("--tas-heads", repr(tas_heads), f"one of {', '.join(TAS_HEADS)}", "Choose one of these.")
+    if tas_head_weights and tas_heads != "mean":
+        found, fix = f"--tas-heads {tas_heads} beside it", "Drop one of the two."
+        raise UsageError("--tas-head-weights", found, "--tas-heads mean: only a mean is weighted", fix)
     engine = load_engine(board) if board else None
     layout_file = Path(frame_layout) if frame_layout else None
     imported = load_model(model, layout_file, layers)
+    head_weights = read_head_weights(Path(tas_head_weights), imported.source.config) if tas_head_weights else None
     settings = {
         "version": __version__,
         "recipe": asdict(chosen),
         "tas_query": tas_query,
         "tas_heads": tas_heads,
+        "tas_head_weights": head_weights,
         "engine": engine.config.build_id if engine else None,
         "layers": layers,
         "evaluate": evaluate,
     }
     key = export_key(settings, checkpoint_files(model, layout_file))
-    export = Export(imported, Path(out), chosen, tas_query, tas_heads, engine, evaluate, overwrite, key)
+    export = Export(imported, Path(out), chosen, tas_query, tas_heads, head_weights, engine, evaluate, overwrite, key)
     export.check()
     return export
 
@@ -117,6 +125,7 @@ class Export:
     recipe: Recipe
     tas_query: str
     tas_heads: str
+    head_weights: HeadWeights | None
     engine: Engine | None
     evaluate: bool
     overwrite: bool
@@ -233,10 +242,14 @@ class Export:
             quantizer.begin()
         for index in range(journal.layers, config.layers):
             layer = quantizer.layer(index)
-            writer.write(layer_tensors(index, layer.weights, config))
-            journal.finish_layer(layer.notes)
+            weights, notes = layer.weights, layer.notes
+            if self.head_weights:
+                weights = weigh_heads(weights, self.head_weights[index])
+                notes = [*notes, *lost_heads(index, weights, self.head_weights[index])]
+            writer.write(layer_tensors(index, weights, config))
+            journal.finish_layer(notes)
             quantizer.drop(index)
-            del layer  # before the next one is read
+            del layer, weights  # before the next one is read
             progress("quantization", index + 1, config.layers)
         writer.write(table_tensors(config, imported.layout))
         writer.write({"embedding": imported.source.embedding().half().numpy()})
@@ -270,6 +283,7 @@ class Export:
             sampling=imported.sampling,
             tas_query=self.tas_query,
             tas_heads=self.tas_heads,
+            tas_head_weights=self.head_weights,
             tas_unit=tuple(tas_unit(scale, config.heads, config.head_dim) for scale in tas_scales),
             thresholds=(None,) * config.layers,
             board=engine.board if engine else None,

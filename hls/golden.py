@@ -182,7 +182,7 @@ def _visible(rng: np.random.Generator) -> Cases:
 def _temporal_attention_score(rng: np.random.Generator) -> Cases:
     for heads, kv_heads, head_dim in ((1, 1, 16), (8, 2, 48), (10, 10, 64), (32, 4, 128)):
         q, k_before = _bytes(rng, (1, heads, head_dim)), _bytes(rng, (1, kv_heads, head_dim))
-        multiplier = rng.integers(1, 128, heads).astype(np.int32)
+        multiplier = rng.integers(-127 if heads == 10 else 1, 128, heads).astype(np.int32)
         shape = _scalars(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
         for reduction, tas_heads in enumerate(TAS_HEADS):  # in the order of HeadReduction
             arrays = {"q": q, "k_before": k_before, "multiplier": multiplier, **_scalars(reduction=reduction)}

@@ -61,7 +61,9 @@ void seeded() {
                 Heads heads = {kv_heads * group, kv_heads, head_dim, {}, {}, {}};
                 heads.q = random.bytes(heads.heads * head_dim);
                 heads.k = random.bytes(kv_heads * head_dim);
-                for (int head = 0; head < heads.heads; head++) heads.multiplier.push_back(random.between(1, 127));
+                for (int head = 0; head < heads.heads; head++) {
+                    heads.multiplier.push_back(random.between(group % 2 == 0 ? -128 : 1, 127));
+                }
                 for (const auto& [word, reduction] : REDUCTIONS) {
                     const std::string name = word + " of " + std::to_string(heads.heads) + " heads of " +
                                              std::to_string(head_dim) + " in groups of " + std::to_string(group);

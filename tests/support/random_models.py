@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from fastcar.export.lower.depth import lower_depth
 from fastcar.export.lower.graph import lower_backbone
+from fastcar.export.quantize.head_weights import weigh_heads
 from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
 from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend, next_read
 from fastcar.toolkit.backends.reference import ReferenceBackend
@@ -146,6 +147,16 @@ def random_model(
     gain = rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32)
     head = random_linear(rng, shape.hidden, frames.codes)
     return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query, tas_heads=tas_heads)
+
+
+def with_head_weights(model: IntegerModel, seed: int = 0) -> IntegerModel:
+    """The same with the heads of every layer weighted: the first negatively, the last not at all."""
+    rng, layers = np.random.default_rng([seed, 2]), []
+    for layer in model.layers:
+        weights = rng.uniform(0.2, 1, model.config.heads)
+        weights[0], weights[-1] = -weights[0], 0
+        layers.append(weigh_heads(layer, weights))
+    return replace(model, layers=tuple(layers))
 
 
 def save_graph(model: IntegerModel, folder: Path) -> Path:

@@ -44,6 +44,11 @@ GB = 1e9
     show_default=True,
     help="What the score makes of the heads: their mean (the formula), the largest, or the least.",
 )
+@click.option(
+    "--tas-head-weights",
+    type=click.Path(path_type=Path),
+    help="JSON file that weights the heads in the score's mean: a list of numbers, one a head, for each layer.",
+)
 @click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
 @click.option(
     "--frame-layout",

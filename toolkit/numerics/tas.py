@@ -20,8 +20,8 @@ def temporal_attention_score(
     """sum over heads of multiplier[h] * <q[h], k_before[h]>: (rows,) int64.
 
     q (rows, heads, head_dim) int8; k_before (rows, kv_heads, head_dim) int8, cached at the same place one frame
-    earlier; multiplier (heads,) int32. With ``tas_unit`` this is the mean pre-softmax attention logit
-    (arXiv 2505.14709, Temporal Attention Score).
+    earlier; multiplier (heads,) int32 in -127..127. With ``tas_unit`` this is the mean pre-softmax attention logit
+    (arXiv 2505.14709, Temporal Attention Score), or a weighted mean where the multipliers were made so.
 
     ``tas_heads`` ``max`` or ``min``: heads times the largest or least term instead of the sum, so with the same unit
     the largest or least logit of a head; the bound of a sum of ``heads`` terms holds for it, too. ValueError for any

@@ -85,8 +85,8 @@ class LayerWeights:
     q_scale: np.ndarray  # (heads,) float32: q = round(q_rotated / q_scale) in -128..127
     k_scale: np.ndarray  # (kv_heads,) float32, k after rotary embedding
     v_scale: np.ndarray  # (kv_heads,) float32
-    tas_multiplier: np.ndarray  # (heads,) int32 in 1..127 with q_scale * k_scale == tas_multiplier * tas_scale
-    tas_scale: float
+    tas_multiplier: np.ndarray  # (heads,) int32 in 1..127 with q_scale * k_scale == tas_multiplier * tas_scale, or
+    tas_scale: float  # in -127..127 and of another scale where heads are weighted in TAS (export.quantize.head_weights)
     output: LinearWeights  # (heads * head_dim, hidden)
     mlp_gain: np.ndarray  # (hidden,) float32
     gate_up: LinearWeights  # (hidden, 2 mlp): gate, then up

@@ -9,14 +9,14 @@ namespace fastcar {
 enum HeadReduction { HEADS_SUM, HEADS_LARGEST, HEADS_LEAST };
 
 // HEADS_SUM: sum over heads of multiplier[h] * <q[h], k_before[h / group]>; else heads times the largest or the least
-// of these terms, so that one threshold has the same unit for all three. A term is below 127 * 128^2 * 256 < 2^29; any
-// of the scores is within 127 * 128^2 * head_dim * heads < 2^36.
+// of these terms, so that one threshold has the same unit for all three. Multipliers are of 8 bits, of either sign: a
+// term is within 128 * 128^2 * 256 = 2^29, any of the scores within 128 * 128^2 * head_dim * heads <= 2^36.
 template <int MAX_HEADS, int MAX_HEAD_BEATS>
 int64_t temporal_attention_score(const beat_t q[MAX_HEADS * MAX_HEAD_BEATS],
                                  const beat_t k_before[MAX_HEADS * MAX_HEAD_BEATS], const int32_t multiplier[MAX_HEADS],
                                  int heads, int group, int head_beats, HeadReduction reduction) {
     static_assert((int64_t)MAX_HEADS * MAX_HEAD_BEATS * GROUP_LANES <= (1 << 15),
-                  "q of a position must be at most 32768 values for the score to stay below 2^36");
+                  "q of a position must be at most 32768 values for the score to stay within 2^36");
     static_assert(MAX_HEAD_BEATS * GROUP_LANES <= 256, "a head must be at most 256 values for its term to fit int32");
     int64_t sum = 0;
     int32_t term = 0;  // of the head so far

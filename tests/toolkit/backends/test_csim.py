@@ -19,6 +19,7 @@ from random_models import (
     median_thresholds,
     random_model,
     reference_backend,
+    with_head_weights,
 )
 from small_engine import small_engine
 
@@ -115,6 +116,17 @@ def test_replay_by_one_head(bits, tas_query, tas_heads):
     assert 0.05 < expected.replay.mean() < 0.8
     for other in others:
         assert (generate_clip(reference_backend(model_of(bits, tas_query, other)), run).scores != expected.scores).any()
+    assert_same_bits(generate_clip(simulation(model), run), expected)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weighted_heads(bits):
+    """Multipliers below zero and zero reach the engine as they are."""
+    model = with_head_weights(model_of(bits))
+    assert any((layer.tas_multiplier < 0).any() for layer in model.layers)
+    run = replaying(model, Run(clips=2))
+    expected = generate_clip(reference_backend(model), run)
+    assert 0.05 < expected.replay.mean() < 0.8
     assert_same_bits(generate_clip(simulation(model), run), expected)
 
 

@@ -25,6 +25,7 @@ from random_models import (
     random_model,
     reference_backend,
     save_graph,
+    with_head_weights,
 )
 
 from fastcar.toolkit.numerics.tas import NEVER
@@ -90,6 +91,19 @@ def test_replay_by_one_head(backends, tas_query, tas_heads, policy):
     assert 0.05 < expected.replay.mean() < 0.7
     assert (expected.replay != generate_clip(backends(8, tas_query)[0], run).replay).any()
     assert_same_bits(generate_clip(onnx, run), expected)
+
+
+@every_recipe
+def test_weighted_heads(tmp_path, bits):
+    """Weights of either sign and none, another one each layer."""
+    plain = random_model(bits)
+    model = with_head_weights(plain, seed=bits)
+    reference = reference_backend(model)
+    run = Run(thresholds=half(reference, Run()))
+    expected = generate_clip(reference, run)
+    assert 0.05 < expected.replay.mean() < 0.7
+    assert (expected.scores != generate_clip(reference_backend(plain), run).scores).any()
+    assert_same_bits(generate_clip(onnx_backend(model, save_graph(model, tmp_path)), run), expected)
 
 
 @pytest.mark.parametrize("biases", [("attention_bias",), ("mlp_bias",), ("attention_bias", "mlp_bias")])
