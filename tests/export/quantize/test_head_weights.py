@@ -46,6 +46,9 @@ def test_score_is_the_weighted_mean_of_logits(case):
     k = rng.integers(-128, 128, (4, SHAPE.kv_heads, HEAD_DIM)).astype(np.int8)
     score, unit = temporal_attention_score(q, k, layer.tas_multiplier), tas_unit(layer.tas_scale, HEADS, HEAD_DIM)
     shares = [Fraction(weight) / sum(abs(Fraction(other)) for other in weights) for weight in weights]
+    for head, share in enumerate(shares):  # what a unit of its dot product adds to HEADS * TAS
+        exact = float(share * HEADS * int(plain.tas_multiplier[head]) * Fraction(plain.tas_scale))
+        assert abs(int(layer.tas_multiplier[head]) * layer.tas_scale - exact) <= layer.tas_scale / 2 * (1 + 1e-9)
     for row in range(4):
         exact, bound = Fraction(0), Fraction(0)
         for head in range(HEADS):
