@@ -32,13 +32,15 @@ def write_graph(
     tas_query: str,
     depth: DepthConfig | None = None,
     criterion: str = "tas",
+    tas_heads: str = "mean",
 ) -> None:
     """The graph of a step and that of a depth transformer; they read the weight file of ``folder`` in place.
 
     Checked by onnx's full check.
     """
     stored = stored_tensors(folder / WEIGHTS)
-    graphs = {BACKBONE: lower_backbone(config, layout, stored, WEIGHTS, tas_query, depth, criterion)}
+    scoring = {"criterion": criterion, "tas_heads": tas_heads}
+    graphs = {BACKBONE: lower_backbone(config, layout, stored, WEIGHTS, tas_query, depth, **scoring)}
     if depth:
         graphs[DEPTH] = lower_depth(config, depth, layout, stored, WEIGHTS)
     for name, graph in graphs.items():

@@ -57,7 +57,8 @@ def expand_bundle(
             writer.write(depth_tensors(_expanded_depth(model.depth), model.final_gain))
         else:
             writer.write(head_tensors(model.head, model.final_gain))
-        write_graph(folder, model.config, model.layout, model.tas_query, manifest.depth, model.criterion)
+        scored = (model.tas_query, manifest.depth, model.criterion, model.tas_heads)
+        write_graph(folder, model.config, model.layout, *scored)
         for name in KEPT:
             if name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)

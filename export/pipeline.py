@@ -18,7 +18,7 @@ from ..toolkit.bundle.manifest import Manifest
 from ..toolkit.bundle.tensor_file import TensorWriter, read_tensor, stored_tensors
 from ..toolkit.bundle.tensors import head_tensors, layer_tensors, planned_tensors, read_model, table_tensors
 from ..toolkit.bundle.write import unfinished_folder, write_bundle
-from ..toolkit.config import CRITERIA, DepthConfig
+from ..toolkit.config import CRITERIA, TAS_HEADS, DepthConfig
 from ..toolkit.errors import UsageError
 from ..toolkit.numerics.decoder import IntegerDecoder
 from ..toolkit.numerics.similarity import SIMILARITY_UNIT
@@ -34,6 +34,7 @@ from .needs import Needs, needs_of
 from .overlay.compile import ProgramPlan, write_packed
 from .quantize.checks import check_before_quantizing
 from .quantize.depth import check_depth, check_depth_groups
+from .quantize.head_weights import HeadWeights, lost_heads, read_head_weights, weigh_heads
 from .quantize.layers import LayerQuantizer, QuantizedHead
 from .quantize.recipes import Recipe, get_recipe
 from .unfinished import Journal, export_key, finished_layers
@@ -66,6 +67,8 @@ def prepare_export(
     recipe: str = "w8a8",
     tas_query: str = "post_rope",
     criterion: str = "tas",
+    tas_heads: str = "mean",
+    tas_head_weights: str | Path | None = None,
     board: str | None = None,
     frame_layout: str | Path | None = None,
     layers: int | None = None,
@@ -76,6 +79,8 @@ def prepare_export(
 ) -> Export:
     """Everything that can be checked without reading the weights: what it needs, then ``run``.
 
+    ``tas_query``, ``tas_heads``: how TAS is computed, see ``IntegerModel``. ``tas_head_weights``: a file of weights for
+    a mean that is weighted, see ``read_head_weights``.
     ``board``: also pack program and weights for the overlay of this name (``fastcar.overlays.engine_names``).
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``max_frames``: room for clips of so many
@@ -92,22 +97,26 @@ def prepare_export(
         chosen = replace(chosen, calibration_clips=calibration_clips)
     if tas_query not in ("post_rope", "pre_rope"):
         raise UsageError("--tas-query", repr(tas_query), "post_rope or pre_rope", "Choose one of these.")
-    _check_criterion(criterion, tas_query, board)
+    _check_criterion(criterion, tas_query, board, tas_heads, tas_head_weights)
     engine = load_engine(board) if board is not None else None
     layout_file = Path(frame_layout) if frame_layout else None
     imported = load_model(model, layout_file, layers, max_frames)
+    head_weights = read_head_weights(Path(tas_head_weights), imported.source.config) if tas_head_weights else None
     settings = {
         "version": __version__,
         "recipe": asdict(chosen),
         "tas_query": tas_query,
         "criterion": criterion,
+        "tas_heads": tas_heads,
+        "tas_head_weights": head_weights,
         "engine": engine.config.build_id if engine else None,
         "layers": layers,
         "max_frames": max_frames,
         "evaluate": evaluate,
     }
     key = export_key(settings, checkpoint_files(model, imported))
-    export = Export(imported, Path(out), chosen, tas_query, criterion, engine, evaluate, overwrite, key)
+    scored = (tas_query, criterion, tas_heads, head_weights)
+    export = Export(imported, Path(out), chosen, *scored, engine, evaluate, overwrite, key)
     export.check()
     return export
 
@@ -131,6 +140,8 @@ class Export:
     recipe: Recipe
     tas_query: str
     criterion: str
+    tas_heads: str
+    head_weights: HeadWeights | None
     engine: Engine | None
     evaluate: bool
     overwrite: bool
@@ -193,7 +204,8 @@ class Export:
             return None
         int4 = dict.fromkeys(("qkv", "output", "gate_up", "down"), self.recipe.weight_bit_width == 4) | {"head": False}
         imported = self.imported
-        return ProgramPlan(imported.source.config, imported.layout, int4, self.engine.config, self.tas_query)
+        config, engine = imported.source.config, self.engine.config
+        return ProgramPlan(config, imported.layout, int4, engine, self.tas_query, tas_heads=self.tas_heads)
 
     def _fill(self, folder: Path, progress: Progress) -> Manifest:
         imported, journal = self.imported, Journal(folder)
@@ -205,8 +217,9 @@ class Export:
                 check_depth(imported.depth.transformer(), imported.depth.embedding(), self.recipe)
             write_decoder(folder / DECODER, self._decoder())  # quick, and it may refuse
         record = self._quantize(folder, journal, progress)
-        write_graph(folder, config, layout, self.tas_query, self._depth, self.criterion)
-        model, _ = read_model(folder / WEIGHTS, config, layout, self.tas_query, self._depth, self.criterion)
+        scored = (self.tas_query, self._depth, self.criterion, self.tas_heads)
+        write_graph(folder, config, layout, *scored)
+        model, _ = read_model(folder / WEIGHTS, config, layout, *scored)
         if self._plan:
             write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
@@ -245,10 +258,14 @@ class Export:
             quantizer.begin()
         for index in range(journal.layers, config.layers):
             layer = quantizer.layer(index)
-            writer.write(layer_tensors(index, layer.weights, config))
-            journal.finish_layer(layer.notes)
+            weights, notes = layer.weights, layer.notes
+            if self.head_weights:
+                weights = weigh_heads(weights, self.head_weights[index])
+                notes = [*notes, *lost_heads(index, weights, self.head_weights[index])]
+            writer.write(layer_tensors(index, weights, config))
+            journal.finish_layer(notes)
             quantizer.drop(index)
-            del layer  # before the next one is read
+            del layer, weights  # before the next one is read
             progress("quantization", index + 1, config.layers)
         writer.write(table_tensors(config, imported.layout))
         writer.write({"embedding": imported.source.embedding().half().numpy()})
@@ -289,6 +306,8 @@ class Export:
             sampling=imported.sampling,
             criterion=self.criterion,
             tas_query=self.tas_query,
+            tas_heads=self.tas_heads,
+            tas_head_weights=self.head_weights,
             tas_unit=units,
             thresholds=(None,) * config.layers,
             board=engine.board if engine else None,
@@ -299,7 +318,14 @@ class Export:
         )
 
 
-def _check_criterion(criterion: str, tas_query: str, board: str | None) -> None:
+def _check_criterion(
+    criterion: str, tas_query: str, board: str | None, tas_heads: str, tas_head_weights: str | Path | None
+) -> None:
+    if tas_heads not in TAS_HEADS:
+        raise UsageError("--tas-heads", repr(tas_heads), f"one of {', '.join(TAS_HEADS)}", "Choose one of these.")
+    if tas_head_weights and tas_heads != "mean":
+        found, fix = f"--tas-heads {tas_heads} beside it", "Drop one of the two."
+        raise UsageError("--tas-head-weights", found, "--tas-heads mean: only a mean is weighted", fix)
     if criterion not in CRITERIA:
         raise UsageError("--criterion", repr(criterion), " or ".join(CRITERIA), "Choose one of these.")
     if criterion == "tas":
@@ -310,6 +336,10 @@ def _check_criterion(criterion: str, tas_query: str, board: str | None) -> None:
     if tas_query != "post_rope":
         expected, fix = "--criterion tas: no other one has a query", "Drop --tas-query or --criterion."
         raise UsageError("--tas-query", f"--criterion {criterion} beside it", expected, fix)
+    if tas_heads != "mean" or tas_head_weights:
+        option = "--tas-head-weights" if tas_head_weights else "--tas-heads"
+        expected, fix = "--criterion tas: no other one is of heads", f"Drop {option} or --criterion."
+        raise UsageError(option, f"--criterion {criterion} beside it", expected, fix)
 
 
 def _tas_scales(weights: Path, layers: int) -> list[float]:

@@ -67,6 +67,8 @@ def records_header() -> str:
         "NODE_INT4": descriptors.NODE_INT4,
         "NODE_BIAS": descriptors.NODE_BIAS,
         "MODEL_PRE_ROPE": descriptors.PRE_ROPE,
+        "MODEL_HEADS_MAX": descriptors.TAS_HEADS_CODES["max"],
+        "MODEL_HEADS_MIN": descriptors.TAS_HEADS_CODES["min"],
         **registers.FLAGS,
         "OWN_CODE": registers.OWN_CODE,
     }

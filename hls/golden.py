@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..export.overlay.weights import pack_linear
+from ..toolkit.config import TAS_HEADS
 from ..toolkit.numerics.attention import MASKED, AttentionScales, attention, quantize_heads
 from ..toolkit.numerics.bfloat16 import to_bfloat16
 from ..toolkit.numerics.gelu import gelu
@@ -197,10 +198,12 @@ def _visible(rng: np.random.Generator) -> Cases:
 def _temporal_attention_score(rng: np.random.Generator) -> Cases:
     for heads, kv_heads, head_dim in ((1, 1, 16), (8, 2, 48), (10, 10, 64), (32, 4, 128)):
         q, k_before = _bytes(rng, (1, heads, head_dim)), _bytes(rng, (1, kv_heads, head_dim))
-        multiplier = rng.integers(1, 128, heads).astype(np.int32)
-        arrays = {"q": q, "k_before": k_before, "multiplier": multiplier}
-        arrays["score"] = temporal_attention_score(q, k_before, multiplier)
-        yield f"{heads} heads of {head_dim}", arrays | _scalars(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+        multiplier = rng.integers(-127 if heads == 10 else 1, 128, heads).astype(np.int32)
+        shape = _scalars(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+        for reduction, tas_heads in enumerate(TAS_HEADS):  # in the order of HeadReduction
+            arrays = {"q": q, "k_before": k_before, "multiplier": multiplier, **_scalars(reduction=reduction)}
+            arrays["score"] = temporal_attention_score(q, k_before, multiplier, tas_heads)
+            yield f"{tas_heads} of {heads} heads of {head_dim}", arrays | shape
 
 
 def _replay_decision(rng: np.random.Generator) -> Cases:

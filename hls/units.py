@@ -186,7 +186,10 @@ def _attention(c: EngineConfig) -> Unit:
 
 
 def _score(c: EngineConfig) -> Unit:
-    """Temporal Attention Score: one product of 16 lanes a clock, its multiplier (20 x 32 bits), the decision (A)."""
+    """Temporal Attention Score: one product of 16 lanes a clock, its multiplier (20 x 32 bits), the decision (A).
+
+    The largest or least head: its sum, a comparison and a choice of 32 bits, once a row times the heads (32 x 16 bits).
+    """
     beats = c.max_head_dim // 16
     memories = (
         Memory("query", c.max_heads * beats, BEAT),
@@ -194,7 +197,7 @@ def _score(c: EngineConfig) -> Unit:
         Memory("scores", c.max_layers * MAX_ROWS, 64),
         Memory("thresholds", c.max_layers + 1, 64),
     )
-    return Unit("temporal attention score", memories=memories, dsp=GROUP_DSP + 2 + 4, lut=GROUP_LUT + 1200)
+    return Unit("temporal attention score", memories=memories, dsp=GROUP_DSP + 2 + 4 + 2, lut=GROUP_LUT + 1200 + 3 * 32)
 
 
 def _rows(c: EngineConfig) -> Unit:

@@ -12,6 +12,7 @@ __all__ = [
     "MAX_POSITIONS",
     "PADDING",
     "SAMPLED",
+    "TAS_HEADS",
     "BackboneConfig",
     "Criterion",
     "DepthConfig",
@@ -19,8 +20,13 @@ __all__ = [
     "Frozen",
     "Positive",
     "RopeScaling",
+    "TasHeads",
     "check_separators",
 ]
+
+TasHeads = Literal["mean", "max", "min"]
+TAS_HEADS: tuple[str, ...] = get_args(TasHeads)
+"""What TAS makes of the heads' logits."""
 
 Positive = Annotated[int, Field(gt=0, le=(1 << 31) - 1)]
 """What registers and 32-bit indices hold."""

@@ -48,6 +48,7 @@ def define_functions(
     forms: dict[str, LinearForm],
     *,
     pre_rope: bool,
+    tas_heads: str = "mean",
     depth: DepthConfig | None = None,
     criterion: str = "tas",
 ) -> dict[str, ir.Function]:
@@ -68,10 +69,10 @@ def define_functions(
     if criterion == "tas":
         library.define(
             "TemporalAttentionScore",
-            partial(tas.temporal_attention_score, config=config),
+            partial(tas.temporal_attention_score, config=config, tas_heads=tas_heads),
             ["q", "k_cache", "slot_before", "multiplier"],
             ["score"],
-            "Integer q.k towards the same place one frame earlier, over all heads.",
+            f"Integer q.k towards the same place one frame earlier, {tas_heads} of all heads.",
         )
     else:
         library.define(

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.bundle.tensor_file import StoredTensor
-from ...toolkit.config import CRITERIA, BackboneConfig, DepthConfig, FrameLayout
+from ...toolkit.config import CRITERIA, TAS_HEADS, BackboneConfig, DepthConfig, FrameLayout
 from ...toolkit.numerics.depth import TEXT
 from .builder import GraphBuilder
 from .code_embedding import embed_codes
@@ -28,8 +28,10 @@ def lower_backbone(
     tas_query: str = "post_rope",
     depth: DepthConfig | None = None,
     criterion: str = "tas",
+    tas_heads: str = "mean",
 ) -> ir.Model:
-    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query`` or ``criterion``.
+    """The step graph over the tensors of ``weight_file``; ValueError for an unknown ``tas_query``, ``criterion`` or
+    ``tas_heads``.
 
     Inputs: tokens, position (rows,); k_cache.L, v_cache.L uint8 (rows, kv_heads, slots, head_dim); mask int32
     (rows, slots); slot_before, eligible, replay_cache bfloat16 (layers * rows, hidden), age (layers * rows,),
@@ -46,7 +48,9 @@ def lower_backbone(
         raise ValueError(f"tas_query {tas_query!r}; expected post_rope or pre_rope")
     if criterion not in CRITERIA:
         raise ValueError(f"criterion {criterion!r}; expected one of {', '.join(CRITERIA)}")
-    step = _Step(config, layout, stored, weight_file, tas_query, depth, criterion)
+    if tas_heads not in TAS_HEADS:
+        raise ValueError(f"tas_heads {tas_heads!r}; expected one of {', '.join(TAS_HEADS)}")
+    step = _Step(config, layout, stored, weight_file, tas_query, depth, criterion, tas_heads)
     return step.model(step.build(), "decode_step", step.functions)
 
 
@@ -60,6 +64,7 @@ class _Step(GraphBuilder):
         tas_query: str,
         depth: DepthConfig | None,
         criterion: str,
+        tas_heads: str,
     ) -> None:
         super().__init__(stored, weight_file)
         self.config, self.depth, self.codes = config, depth, layout.codes
@@ -68,7 +73,13 @@ class _Step(GraphBuilder):
         outside = [f"projector.{index}" for index in range(depth.projector_layers)] if depth else ["head"]
         self.forms |= {name: self.form(name, self._inputs_of(name)) for name in outside}
         self.functions = define_functions(
-            config, self.codes, self.forms, pre_rope=self.pre, depth=depth, criterion=criterion
+            config,
+            self.codes,
+            self.forms,
+            pre_rope=self.pre,
+            tas_heads=tas_heads,
+            depth=depth,
+            criterion=criterion,
         )
 
     def build(self) -> list[ir.Value]:

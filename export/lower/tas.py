@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from ...toolkit.config import BackboneConfig
@@ -12,14 +13,24 @@ __all__ = ["replay_decision", "temporal_attention_score"]
 
 
 def temporal_attention_score(
-    op: Body, q: ir.Value, k_cache: ir.Value, slot_before: ir.Value, multiplier: ir.Value, *, config: BackboneConfig
+    op: Body,
+    q: ir.Value,
+    k_cache: ir.Value,
+    slot_before: ir.Value,
+    multiplier: ir.Value,
+    *,
+    config: BackboneConfig,
+    tas_heads: str,
 ) -> ir.Value:
-    """q uint8 (rows, heads, head_dim) with the cached k of slot_before -> int64 (rows,)."""
+    """q uint8 (rows, heads, head_dim) with the cached k of slot_before -> int64 (rows,); multiplier int64 (heads,)."""
     k_before = op("Gather", k_cache, slot_before, axis=2)
     grouped = op.reshape(q, -1, config.kv_heads, config.group, config.head_dim)
     dots = op("MatMulInteger", grouped, op.unsqueeze(k_before, -1), ZERO_POINT, ZERO_POINT)
     by_head = op.cast(op.reshape(dots, -1, config.heads), ir.DataType.INT64)
-    return op("MatMul", by_head, multiplier)
+    if tas_heads == "mean":
+        return op("MatMul", by_head, multiplier)
+    one = op.reduce(tas_heads.capitalize(), op("Mul", by_head, multiplier), -1, keepdims=False)
+    return op("Mul", one, np.int64(config.heads))
 
 
 def replay_decision(

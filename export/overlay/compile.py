@@ -12,7 +12,16 @@ from ...toolkit.errors import UsageError
 from ...toolkit.numerics.attention import AttentionScales
 from ...toolkit.numerics.rope import rotary_tables
 from ...toolkit.numerics.weights import IntegerModel
-from ...toolkit.program.descriptors import MODEL, NODE, NODE_BIAS, NODE_INT4, PRE_ROPE, Opcode, node_sequence
+from ...toolkit.program.descriptors import (
+    MODEL,
+    NODE,
+    NODE_BIAS,
+    NODE_INT4,
+    PRE_ROPE,
+    TAS_HEADS_CODES,
+    Opcode,
+    node_sequence,
+)
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
 from ...toolkit.program.packed import WEIGHTS, Packed
@@ -59,10 +68,12 @@ class ProgramPlan:
         int4: dict[str, bool],
         engine: EngineConfig,
         tas_query: str = "post_rope",
+        *,
+        tas_heads: str = "mean",
     ) -> None:
         engine.check(config, layout)
         self.config, self.layout, self.int4, self.engine = config, layout, int4, engine
-        self.pre_rope = tas_query == "pre_rope"
+        self.modes = (PRE_ROPE if tas_query == "pre_rope" else 0) | TAS_HEADS_CODES[tas_heads]
         self.embedding = 0
         self.rotary = config.vocab * config.hidden // 8
         self.end = self.rotary + layout.positions * config.head_dim // 2
@@ -77,7 +88,7 @@ class ProgramPlan:
         """(descriptors, 16) uint32."""
         config, layout = self.config, self.layout
         header = MODEL.pack(
-            opcode=Opcode.MODEL_HEADER | (PRE_ROPE if self.pre_rope else 0),
+            opcode=Opcode.MODEL_HEADER | self.modes,
             build_id=self.engine.build_id,
             layers=config.layers,
             hidden=config.hidden,
@@ -145,7 +156,7 @@ def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
         found, expected = f"replay decided by {model.criterion}", "by TAS, all that an overlay's engine decides by"
         raise UsageError("--board", found, expected, "Export it without --board.")
     int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
-    plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query)
+    plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query, tas_heads=model.tas_heads)
     parts, payloads = zip(*_parts(model, plan), strict=True)
     weights = np.concatenate([part.reshape(-1, BEAT_BYTES) for part in parts])
     return Packed(plan.program(), weights, 1 - sum(payloads) / weights.size)

@@ -392,7 +392,9 @@ bool reshape(Random& random, Start& start) {
     const uint32_t kv_heads = pick(1, MAX_KV_HEADS, 1);
     const uint32_t even = MAX_HEADS / kv_heads > 1 ? MAX_HEADS / kv_heads : 1;
     const uint32_t most = even < (uint32_t)MAX_GROUP ? even : (uint32_t)MAX_GROUP;
-    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | (random.one_in(2) ? MODEL_PRE_ROPE : 0);
+    const uint32_t reductions[] = {0, MODEL_HEADS_MAX, MODEL_HEADS_MIN};
+    const uint32_t modes = reductions[random.below(3)] | (random.one_in(2) ? MODEL_PRE_ROPE : 0);
+    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | modes;
     start.word(0, MODEL_WORD(layers)) = pick(1, MAX_LAYERS, 1);
     start.word(0, MODEL_WORD(hidden)) = pick(16, MAX_HIDDEN, 16);
     start.word(0, MODEL_WORD(kv_heads)) = kv_heads;

@@ -1,6 +1,9 @@
 // Test bench of temporal_attention_score.h.
 #include <fastcar/temporal_attention_score.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "bench.h"
 
 using namespace bench;
@@ -19,7 +22,7 @@ struct Heads {
     std::vector<int64_t> multiplier;
 };
 
-int64_t score_of(const Heads& heads) {
+int64_t score_of(const Heads& heads, fastcar::HeadReduction reduction) {
     static beat_t q[MAX_HEADS * MAX_HEAD_BEATS];
     static beat_t k[MAX_HEADS * MAX_HEAD_BEATS];
     int32_t multiplier[MAX_HEADS] = {};
@@ -28,20 +31,27 @@ int64_t score_of(const Heads& heads) {
     for (int beat = 0; beat < heads.kv_heads * beats; beat++) k[beat] = beat_of(&heads.k[16 * beat]);
     for (int head = 0; head < heads.heads; head++) multiplier[head] = (int32_t)heads.multiplier[head];
     return fastcar::temporal_attention_score<MAX_HEADS, MAX_HEAD_BEATS>(q, k, multiplier, heads.heads,
-                                                                        heads.heads / heads.kv_heads, beats);
+                                                                        heads.heads / heads.kv_heads, beats, reduction);
 }
 
-// The score of one key dimension after the other: heads innermost.
-int64_t reference(const Heads& heads) {
-    int64_t score = 0;
+// One key dimension after the other, heads innermost; then the heads in order of their terms.
+int64_t reference(const Heads& heads, fastcar::HeadReduction reduction) {
+    std::vector<int64_t> terms(heads.heads, 0);
     for (int dim = 0; dim < heads.head_dim; dim++) {
         for (int head = 0; head < heads.heads; head++) {
             const int kv = head * heads.kv_heads / heads.heads;
-            score += heads.multiplier[head] * heads.q[head * heads.head_dim + dim] * heads.k[kv * heads.head_dim + dim];
+            const int product = heads.q[head * heads.head_dim + dim] * heads.k[kv * heads.head_dim + dim];
+            terms[head] += heads.multiplier[head] * product;
         }
     }
-    return score;
+    std::sort(terms.begin(), terms.end());
+    if (reduction == fastcar::HEADS_LARGEST) return heads.heads * terms.back();
+    if (reduction == fastcar::HEADS_LEAST) return heads.heads * terms.front();
+    return std::accumulate(terms.begin(), terms.end(), (int64_t)0);
 }
+
+const std::map<std::string, fastcar::HeadReduction> REDUCTIONS = {
+    {"mean", fastcar::HEADS_SUM}, {"max", fastcar::HEADS_LARGEST}, {"min", fastcar::HEADS_LEAST}};
 
 void seeded() {
     Random random(6);
@@ -51,22 +61,28 @@ void seeded() {
                 Heads heads = {kv_heads * group, kv_heads, head_dim, {}, {}, {}};
                 heads.q = random.bytes(heads.heads * head_dim);
                 heads.k = random.bytes(kv_heads * head_dim);
-                for (int head = 0; head < heads.heads; head++) heads.multiplier.push_back(random.between(1, 127));
-                const std::string name = std::to_string(heads.heads) + " heads of " + std::to_string(head_dim) +
-                                         " in groups of " + std::to_string(group);
-                expect(name, 0, score_of(heads), reference(heads));
+                for (int head = 0; head < heads.heads; head++) {
+                    heads.multiplier.push_back(random.between(group % 2 == 0 ? -128 : 1, 127));
+                }
+                for (const auto& [word, reduction] : REDUCTIONS) {
+                    const std::string name = word + " of " + std::to_string(heads.heads) + " heads of " +
+                                             std::to_string(head_dim) + " in groups of " + std::to_string(group);
+                    expect(name, 0, score_of(heads, reduction), reference(heads, reduction));
+                }
             }
         }
     }
     Heads largest = {128, 1, 256, std::vector<int8_t>(128 * 256, -128), std::vector<int8_t>(256, -128),
                      std::vector<int64_t>(128, 127)};
-    expect("largest score", 0, score_of(largest), (int64_t)128 * 128 * 127 * 256 * 128);
+    for (const auto& [word, reduction] : REDUCTIONS) {
+        expect("largest score by " + word, 0, score_of(largest, reduction), (int64_t)128 * 128 * 127 * 256 * 128);
+    }
 }
 
 void golden(const Case& one) {
     const Heads heads = {(int)one.number("heads"), (int)one.number("kv_heads"), (int)one.number("head_dim"),
                          one.bytes("q"), one.bytes("k_before"), one.integers("multiplier")};
-    expect(one.name, 0, score_of(heads), one.number("score"));
+    expect(one.name, 0, score_of(heads, (fastcar::HeadReduction)one.number("reduction")), one.number("score"));
 }
 
 }  // namespace

@@ -21,12 +21,14 @@ def test_bits_are_those_of_the_four_bit_bundle(kind: str, car_like: Path, tmp_pa
     if kind != "car":
         source = tmp_path / "tiny"
         write_checkpoint(source, "tiny")
-    narrow = export_model(source, tmp_path / "narrow", recipe="w4a8-nearest", evaluate=False)
+    tas_heads = "mean" if kind == "car" else "max"
+    narrow = export_model(source, tmp_path / "narrow", recipe="w4a8-nearest", tas_heads=tas_heads, evaluate=False)
     result = run("expand", narrow.path, "--out", tmp_path / "wide")
     assert result.code == 0
     wide = Bundle.open(tmp_path / "wide")
     assert {linear.bit_width for _, linear in narrow.model()[0].linears()} == {4, 8}
     assert {linear.bit_width for _, linear in wide.model()[0].linears()} == {8}
+    assert wide.manifest.tas_heads == tas_heads
     assert wide.manifest.files[GOLDEN] == narrow.manifest.files[GOLDEN]
     assert wide.manifest.files[BACKBONE] != narrow.manifest.files[BACKBONE]
     middle = (0.0,) * narrow.manifest.config.layers

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import namedtuple
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from car_like import BACKBONE as SHAPE
@@ -16,8 +18,9 @@ from fastcar.export import pipeline
 from fastcar.export.pipeline import export_model
 from fastcar.toolkit.backends.golden import check_golden
 from fastcar.toolkit.backends.registry import open_backend
-from fastcar.toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, MANIFEST, Bundle
+from fastcar.toolkit.bundle.bundle import BACKBONE, DECODER, GOLDEN, MANIFEST, WEIGHTS, Bundle
 from fastcar.toolkit.errors import CheckpointError, OutputError, UsageError
+from fastcar.toolkit.numerics.tas import tas_unit
 
 NODES = ("TemporalAttentionScore", "ReplayDecision", "ReplayMLP")
 
@@ -70,6 +73,49 @@ def test_the_release_compatible_query_is_another_model(car_like: Path, bundle_w8
     assert check_golden(open_backend("onnxruntime", made), made.path / GOLDEN) > 0
 
 
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+def test_the_reduction_of_heads_travels_with_the_bundle(
+    car_like: Path, bundle_w8a8: Path, tmp_path: Path, tas_heads: str
+):
+    made = export_model(car_like, tmp_path / "made", tas_heads=tas_heads, evaluate=False)
+    mean = Bundle.open(bundle_w8a8)
+    opened = Bundle.open(made.path)
+    assert (opened.manifest.tas_heads, opened.model()[0].tas_heads) == (tas_heads, tas_heads)
+    assert (mean.manifest.tas_heads, opened.manifest.tas_unit) == ("mean", mean.manifest.tas_unit)
+    differ = {name for name in mean.manifest.files if made.manifest.files[name] != mean.manifest.files[name]}
+    assert BACKBONE in differ and WEIGHTS not in differ
+    assert check_golden(open_backend("onnxruntime", opened), opened.path / GOLDEN) > 0
+
+
+def test_weights_of_heads_travel_with_the_bundle(car_like: Path, bundle_w8a8: Path, tmp_path: Path):
+    """Alike they change nothing; else multipliers, unit and golden values, never the graph."""
+    mean, heads = Bundle.open(bundle_w8a8), SHAPE.heads
+    file = tmp_path / "weights.json"
+    file.write_text(json.dumps([[0.3] * heads] * SHAPE.layers))
+    alike = export_model(car_like, tmp_path / "alike", tas_head_weights=file, evaluate=False)
+    assert alike.manifest.files == mean.manifest.files and alike.manifest.tas_unit == mean.manifest.tas_unit
+    assert alike.manifest.tas_head_weights == ((0.3,) * heads,) * SHAPE.layers
+
+    weights = [[(-1) ** head * (head + layer) / 7 for head in range(heads)] for layer in range(SHAPE.layers)]
+    weights[1][0] = 1e-9
+    file.write_text(json.dumps(weights))
+    made = Bundle.open(export_model(car_like, tmp_path / "made", tas_head_weights=file, evaluate=False).path)
+    assert made.manifest.tas_head_weights == tuple(map(tuple, weights))
+    assert made.manifest.files[BACKBONE] == mean.manifest.files[BACKBONE]
+    for layer, unit, plain in zip(made.model()[0].layers, made.manifest.tas_unit, mean.model()[0].layers, strict=True):
+        assert (layer.tas_multiplier[1:2] < 0).all() and np.array_equal(layer.q_scale, plain.q_scale)
+        assert unit == tas_unit(layer.tas_scale, heads, SHAPE.head_dim)
+    notes = made.manifest.record["quantization_notes"]
+    assert notes == ["layers.1: weights in TAS of heads 0 are too small beside the largest to count"]
+    assert check_golden(open_backend("onnxruntime", made), made.path / GOLDEN) > 0
+
+
+def test_only_a_mean_is_weighted(car_like: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="--tas-head-weights: --tas-heads max beside it; expected --tas-heads mean"):
+        export_model(car_like, tmp_path / "out", tas_heads="max", tas_head_weights=tmp_path / "weights.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_progress_counts_up_to_its_end(car_like: Path, tmp_path: Path):
     seen: dict[str, list[tuple[int, int]]] = {}
     export_model(
@@ -110,6 +156,12 @@ def test_unknown_words_are_refused(car_like: Path, tmp_path: Path):
         export_model(car_like, tmp_path / "out", recipe="w2a2")
     with pytest.raises(CheckpointError, match="no such folder"):
         export_model(tmp_path / "nowhere", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_reduction_is_refused(car_like: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="--tas-heads: 'median'; expected one of mean, max, min"):
+        export_model(car_like, tmp_path / "out", tas_heads="median")
     assert not list(tmp_path.iterdir())
 
 

@@ -15,7 +15,7 @@ from bad_programs import CODES, ENGINE, OFFSET, Start, make_start
 from fastcar.hls.build import HERE
 from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write_case
 from fastcar.hls.library import EngineLibrary
-from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, Opcode
+from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, TAS_HEADS_CODES, Opcode
 from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS, merge_words
 from fastcar.toolkit.settings import MAX_COLUMNS
 
@@ -149,7 +149,11 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "more codes than configured": (model("codes", ENGINE.max_codes + 1), "BAD_MODEL"),
     "codes beyond the vocabulary": (model("code_offset", OFFSET + 1), "BAD_MODEL"),
     "no places": (model("places", 0), "BAD_MODEL"),
-    "an unknown mode": (model("opcode", Opcode.MODEL_HEADER | PRE_ROPE << 1), "BAD_MODEL"),
+    "an unknown mode": (model("opcode", Opcode.MODEL_HEADER | PRE_ROPE << 3), "BAD_MODEL"),
+    "the largest and the least head": (
+        model("opcode", Opcode.MODEL_HEADER | sum(TAS_HEADS_CODES.values())),
+        "BAD_MODEL",
+    ),
     "truncated weights": (truncated_weights, "BAD_WEIGHTS"),
     "hardly any weights": (only_tables, "BAD_WEIGHTS"),
     "a descriptor behind the weights": (node(Opcode.NORM_FINAL, "address", end), "BAD_WEIGHTS"),

@@ -22,6 +22,7 @@ from fastcar.hls.codegen import write_headers
 from fastcar.hls.golden import golden_cases
 from fastcar.hls.lint import kernels, lint_files
 from fastcar.hls.lint.parser import parse
+from fastcar.toolkit.config import TAS_HEADS
 from fastcar.toolkit.numerics.bfloat16 import from_bfloat16, to_bfloat16
 from fastcar.toolkit.numerics.gelu import gelu
 from fastcar.toolkit.numerics.layer_norm import layer_norm
@@ -144,8 +145,8 @@ void swiglu_of(const float* gate, const float* up, float* y, int n) {
     for (int i = 0; i < n; i++) y[i] = swiglu_top(gate[i], up[i]);
 }
 int64_t temporal_attention_score(const beat_t* q, const beat_t* k_before, const int32_t* multiplier, int heads,
-                                 int group, int head_beats) {
-    return temporal_attention_score_top(q, k_before, multiplier, heads, group, head_beats);
+                                 int group, int head_beats, int reduction) {
+    return temporal_attention_score_top(q, k_before, multiplier, heads, group, head_beats, reduction);
 }
 }
 """
@@ -313,15 +314,17 @@ def test_rotary_embedding(top):
         assert (y[heads * head_dim :] == 0x5A).all()
 
 
+@pytest.mark.parametrize("tas_heads", TAS_HEADS)
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(1, 1, 16), (6, 2, 48), (10, 10, 80), (32, 4, 128)])
-def test_temporal_attention_score(top, heads, kv_heads, head_dim):
+def test_temporal_attention_score(top, heads, kv_heads, head_dim, tas_heads):
     rng = np.random.default_rng(heads)
     q, k_before = (rng.integers(-128, 128, (1, count, head_dim)).astype(np.int8) for count in (heads, kv_heads))
     multiplier = rng.integers(1, 128, heads).astype(np.int32)
     room = CONFIG.max_heads * CONFIG.max_head_dim
     ports = memory(q.reshape(-1), room), memory(k_before.reshape(-1), room), memory(multiplier, CONFIG.max_heads)
-    score = top("temporal_attention_score", *ports, heads, heads // kv_heads, head_dim // 16)
-    assert score == temporal_attention_score(q, k_before, multiplier).item()
+    reduction = TAS_HEADS.index(tas_heads)
+    score = top("temporal_attention_score", *ports, heads, heads // kv_heads, head_dim // 16, reduction)
+    assert score == temporal_attention_score(q, k_before, multiplier, tas_heads).item()
 
 
 @pytest.mark.parametrize("policy", POLICY_CODES)

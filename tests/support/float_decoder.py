@@ -82,7 +82,8 @@ class FloatDecoder:
                 query = straight if self.model.tas_query == "pre_rope" else q
                 earlier = self.keys[layer, self.position - self.before, :, kv]
                 tas[:, head] = (query[:, head] * earlier).sum(-1) / c.head_dim**0.5
-        return mixed.reshape(rows, -1), tas.mean(axis=1)
+        reduction = {"mean": np.mean, "max": np.max, "min": np.min}[self.model.tas_heads]
+        return mixed.reshape(rows, -1), reduction(tas, axis=1)
 
     def _turn(self, x: np.ndarray) -> np.ndarray:
         low, high = np.split(x, 2, axis=-1)

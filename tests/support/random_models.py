@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from fastcar.export.lower.depth import lower_depth
 from fastcar.export.lower.graph import lower_backbone
+from fastcar.export.quantize.head_weights import weigh_heads
 from fastcar.toolkit.backends.onnxruntime import OnnxRuntimeBackend
 from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend, next_read
 from fastcar.toolkit.backends.reference import ReferenceBackend
@@ -140,6 +141,7 @@ def random_model(
     groups: dict[str, int] | None = None,
     tas_query: str = "post_rope",
     criterion: str = "tas",
+    tas_heads: str = "mean",
     seed: int = 0,
 ) -> IntegerModel:
     rng = np.random.default_rng(seed)
@@ -150,7 +152,18 @@ def random_model(
     embedding = rng.normal(0, 1, (shape.vocab, shape.hidden)).astype(np.float16)
     gain = rng.uniform(0.5, 1.5, shape.hidden).astype(np.float32)
     head = random_linear(rng, shape.hidden, frames.codes)
-    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query, criterion=criterion)
+    scored = {"criterion": criterion, "tas_heads": tas_heads}
+    return IntegerModel(shape, frames, embedding, layers, gain, head, tas_query, **scored)
+
+
+def with_head_weights(model: IntegerModel, seed: int = 0) -> IntegerModel:
+    """The same with the heads of every layer weighted: the first negatively, the last not at all."""
+    rng, layers = np.random.default_rng([seed, 2]), []
+    for layer in model.layers:
+        weights = rng.uniform(0.2, 1, model.config.heads)
+        weights[0], weights[-1] = -weights[0], 0
+        layers.append(weigh_heads(layer, weights))
+    return replace(model, layers=tuple(layers))
 
 
 def save_graph(model: IntegerModel, folder: Path) -> Path:
@@ -160,26 +173,32 @@ def save_graph(model: IntegerModel, folder: Path) -> Path:
     write_tensors(weights, model_tensors(model))
     stored = stored_tensors(weights)
     depth = model.depth and model.depth.config
-    decided_by = (model.tas_query, depth, model.criterion)
-    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, *decided_by), path)
+    scored = (model.tas_query, depth, model.criterion, model.tas_heads)
+    ir.save(lower_backbone(model.config, model.layout, stored, weights.name, *scored), path)
     if depth:
         ir.save(lower_depth(model.config, depth, model.layout, stored, weights.name), folder / "depth.onnx")
     return path
 
 
 class Lowered:
-    """(bits, tas_query, criterion, changes of the shape) -> a model of random weights and the path of its graph; each
+    """(bits, tas_query, criterion, tas_heads, changes of the shape) -> a model of random weights, its graph; each
     is made once, in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, {}
 
     def __call__(
-        self, bits: int, tas_query: str = "post_rope", criterion: str = "tas", **changes: int
+        self,
+        bits: int,
+        tas_query: str = "post_rope",
+        criterion: str = "tas",
+        tas_heads: str = "mean",
+        **changes: int,
     ) -> tuple[IntegerModel, Path]:
-        key = (bits, tas_query, criterion, *sorted(changes.items()))
+        scored = {"tas_query": tas_query, "criterion": criterion, "tas_heads": tas_heads}
+        key = (bits, *scored.values(), *sorted(changes.items()))
         if key not in self.made:
-            model = random_model(bits, tas_query=tas_query, criterion=criterion, shape=config(**changes))
+            model = random_model(bits, shape=config(**changes), **scored)
             self.made[key] = model, save_graph(model, self.folder / str(len(self.made)))
         return self.made[key]
 

@@ -106,7 +106,8 @@ def clip_memory(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool] | No
 def _planned(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool]) -> Packed:
     """Of the right size, without weights."""
     manifest = bundle.manifest
-    plan = ProgramPlan(manifest.config, manifest.frame_layout, int4, engine, manifest.tas_query)
+    layout, query, heads = manifest.frame_layout, manifest.tas_query, manifest.tas_heads
+    plan = ProgramPlan(manifest.config, layout, int4, engine, query, tas_heads=heads)
     return Packed(plan.program(), np.broadcast_to(np.zeros(1, np.uint8), (plan.end, BEAT_BYTES)))
 
 

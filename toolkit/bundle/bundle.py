@@ -110,8 +110,8 @@ class Bundle:
     def model(self) -> tuple[IntegerModel, dict[str, np.ndarray]]:
         """The integer model and every stored tensor, for the reference and for packing."""
         manifest = self.manifest
-        of_manifest = (manifest.tas_query, manifest.depth, manifest.criterion)
-        return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, *of_manifest)
+        scored = (manifest.tas_query, manifest.depth, manifest.criterion, manifest.tas_heads)
+        return read_model(self.path / WEIGHTS, manifest.config, manifest.frame_layout, *scored)
 
     def packed(self) -> Packed | None:
         """Program and weights for the overlay in the manifest; None if the bundle was not packed for one."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from ..config import BackboneConfig, Criterion, DepthConfig, FrameLayout, Frozen, check_separators
+from ..config import BackboneConfig, Criterion, DepthConfig, FrameLayout, Frozen, TasHeads, check_separators
 from ..errors import BundleError, UsageError
 from ..numerics.similarity import SIMILARITY_UNIT
 from ..program.engine import EngineConfig
@@ -30,7 +31,8 @@ class FileEntry(Frozen):
 
 class Manifest(Frozen):
     """``manifest.json`` of a bundle. ``tas_unit``: TAS of one integer score, a layer each; of the criterion
-    ``mlp-input`` the cosine, ``SIMILARITY_UNIT``. Thresholds are in the same unit.
+    ``mlp-input`` the cosine, ``SIMILARITY_UNIT``. Thresholds are in the same unit. ``tas_head_weights``: what the
+    multipliers of the score were made with, a layer and head each; None: heads alike.
 
     ``depth``: of a model whose positions hold several codes; None: one code, an entry of the vocabulary.
     ``thresholds``: the bundle's default, a layer each (None: the layer never replays), for rows that decide by
@@ -53,6 +55,8 @@ class Manifest(Frozen):
     sampling: SamplingSettings
     criterion: Criterion = "tas"
     tas_query: Literal["post_rope", "pre_rope"]
+    tas_heads: TasHeads = "mean"
+    tas_head_weights: tuple[tuple[float, ...], ...] | None = None
     tas_unit: tuple[float, ...]
     thresholds: tuple[float | None, ...]
     policy: Literal["independent", "mean", "all"] = "independent"
@@ -75,6 +79,8 @@ class Manifest(Frozen):
                 raise ValueError(f"tas_unit is not that of a cosine, {SIMILARITY_UNIT}, in every layer")
             if self.overlay or self.engine:
                 raise ValueError(f"packed for an overlay, whose engine decides by TAS, not by {self.criterion}")
+        if self.tas_head_weights is not None:
+            self._check_head_weights(self.tas_head_weights)
         if self.depth is None and layout.code_offset + layout.codes > self.config.vocab:
             raise ValueError(
                 f"codes up to {layout.code_offset + layout.codes}, beyond the vocabulary of {self.config.vocab}"
@@ -84,6 +90,15 @@ class Manifest(Frozen):
         if wrong := check_separators(layout, self.config.vocab):
             raise ValueError(wrong)
         return self
+
+    def _check_head_weights(self, weights: tuple[tuple[float, ...], ...]) -> None:
+        layers, heads = self.config.layers, self.config.heads
+        if self.tas_heads != "mean":
+            raise ValueError(f"tas_head_weights beside tas_heads {self.tas_heads}: only a mean is weighted")
+        if len(weights) != layers or any(len(layer) != heads for layer in weights):
+            raise ValueError(f"tas_head_weights are not {layers} times {heads}, one for each layer and head")
+        if not all(any(layer) and all(map(math.isfinite, layer)) for layer in weights):
+            raise ValueError("tas_head_weights hold a value that is not finite, or zeros alone in a layer")
 
     @classmethod
     def read(cls, path: Path) -> Manifest:

@@ -116,6 +116,7 @@ def read_model(
     tas_query: str,
     depth: DepthConfig | None = None,
     criterion: str = "tas",
+    tas_heads: str = "mean",
 ) -> tuple[IntegerModel, dict[str, np.ndarray]]:
     """The integer model and the rotary tables of a bundle's weight file.
 
@@ -137,6 +138,7 @@ def read_model(
         tas_query=tas_query,
         depth=depth and read_depth(reader, depth, config.hidden, layout.codes),
         criterion=criterion,
+        tas_heads=tas_heads,
     )
     return model, {name: reader(name) for name in ("rotary.cos", "rotary.sin")}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..config import CRITERIA
+from ..config import CRITERIA, TAS_HEADS
 from ..errors import OutputError
 from ..output import check_output_folder
 from .console import emit, examples, json_option, progress, recipe_option, say, table
@@ -45,6 +45,18 @@ GB = 1e9
     default="tas",
     show_default=True,
     help="What replay is decided by: TAS, or the cosine of MLP inputs, to compare with.",
+)
+@click.option(
+    "--tas-heads",
+    type=click.Choice(TAS_HEADS),
+    default="mean",
+    show_default=True,
+    help="What the score makes of the heads: their mean (the formula), the largest, or the least.",
+)
+@click.option(
+    "--tas-head-weights",
+    type=click.Path(path_type=Path),
+    help="JSON file that weights the heads in the score's mean: a list of numbers, one a head, for each layer.",
 )
 @click.option("--board", help="Also pack program and weights for this overlay, such as kv260.")
 @click.option(

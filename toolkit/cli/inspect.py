@@ -38,6 +38,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "frame_layout": manifest.frame_layout.model_dump(),
         "criterion": manifest.criterion,
         "tas_query": manifest.tas_query,
+        "tas_heads": manifest.tas_heads,
+        "tas_head_weights": manifest.tas_head_weights,
         "board": manifest.board,
         "overlay": manifest.overlay,
         "thresholds": manifest.thresholds,
@@ -76,7 +78,7 @@ def _show(facts: dict[str, Any]) -> None:
             ("video", f"{layout['frames']} frames{room} of {height} x {width} codes out of {layout['codes']}"),
             *([("separators", "; ".join(separators))] if separators else []),
             ("replay by", CRITERION_NAMES[facts["criterion"]]),
-            *([("TAS query", facts["tas_query"])] if facts["criterion"] == "tas" else []),
+            *(_score_lines(facts) if facts["criterion"] == "tas" else []),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
             ("thresholds", _thresholds(facts)),
             ("prompts", ", ".join(facts["phrases"])),
@@ -104,6 +106,11 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _score_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    weighted = ", weighted" if facts["tas_head_weights"] else ""
+    return [("TAS query", facts["tas_query"]), ("TAS of the heads", facts["tas_heads"] + weighted)]
 
 
 def _thresholds(facts: dict[str, Any]) -> str:

@@ -92,7 +92,8 @@ def _layer(
         tas_query = q
         if model.tas_query == "pre_rope":
             tas_query = quantize_heads(straight[:, : config.heads], layer.q_scale)
-        score = temporal_attention_score(tas_query, k_cache[:, :, int(inputs["slot_before"])], layer.tas_multiplier)
+        k_before = k_cache[:, :, int(inputs["slot_before"])]
+        score = temporal_attention_score(tas_query, k_before, layer.tas_multiplier, model.tas_heads)
         replay = _decided(score, index, rows, inputs)
         kept("TemporalAttentionScore", score)
         kept("ReplayDecision", replay)

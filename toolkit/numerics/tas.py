@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..config import TAS_HEADS
 from .linear import exact_matmul
 
 __all__ = ["NEVER", "Pooling", "integer_threshold", "replay_decision", "tas_unit", "temporal_attention_score"]
@@ -13,21 +14,31 @@ __all__ = ["NEVER", "Pooling", "integer_threshold", "replay_decision", "tas_unit
 NEVER = 1 << 40  # no score reaches it: 128^2 * 127 * head_dim * heads < 2^36; times 32 rows it still fits int64
 
 
-def temporal_attention_score(q: np.ndarray, k_before: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
+def temporal_attention_score(
+    q: np.ndarray, k_before: np.ndarray, multiplier: np.ndarray, tas_heads: str = "mean"
+) -> np.ndarray:
     """sum over heads of multiplier[h] * <q[h], k_before[h]>: (rows,) int64.
 
     q (rows, heads, head_dim) int8; k_before (rows, kv_heads, head_dim) int8, cached at the same place one frame
-    earlier; multiplier (heads,) int32. With ``tas_unit`` this is the mean pre-softmax attention logit
-    (arXiv 2505.14709, Temporal Attention Score).
+    earlier; multiplier (heads,) int32 in -127..127. With ``tas_unit`` this is the mean pre-softmax attention logit
+    (arXiv 2505.14709, Temporal Attention Score), or a weighted mean where the multipliers were made so.
+
+    ``tas_heads`` ``max`` or ``min``: heads times the largest or least term instead of the sum, so with the same unit
+    the largest or least logit of a head; the bound of a sum of ``heads`` terms holds for it, too. ValueError for any
+    other than these and ``mean``.
     """
+    if tas_heads not in TAS_HEADS:
+        raise ValueError(f"tas_heads {tas_heads!r}; expected one of {', '.join(TAS_HEADS)}")
     rows, heads, head_dim = q.shape
     grouped = q.reshape(rows, k_before.shape[1], -1, head_dim)
-    dots = exact_matmul(grouped, k_before[..., None]).reshape(rows, heads)
-    return (dots * multiplier).sum(axis=-1)
+    terms = exact_matmul(grouped, k_before[..., None]).reshape(rows, heads) * multiplier
+    if tas_heads == "mean":
+        return terms.sum(axis=-1)
+    return heads * (terms.max(axis=-1) if tas_heads == "max" else terms.min(axis=-1))
 
 
 def tas_unit(tas_scale: float, heads: int, head_dim: int) -> float:
-    """TAS = score * unit: the common scale of q.k, the mean over heads and 1 / sqrt(head_dim)."""
+    """TAS = score * unit: the common scale of q.k, the number of heads a score counts, and 1 / sqrt(head_dim)."""
     return tas_scale / (heads * head_dim**0.5)
 
 

@@ -85,8 +85,8 @@ class LayerWeights:
     q_scale: np.ndarray  # (heads,) float32: q = round(q_rotated / q_scale) in -128..127
     k_scale: np.ndarray  # (kv_heads,) float32, k after rotary embedding
     v_scale: np.ndarray  # (kv_heads,) float32
-    tas_multiplier: np.ndarray  # (heads,) int32 in 1..127 with q_scale * k_scale == tas_multiplier * tas_scale
-    tas_scale: float
+    tas_multiplier: np.ndarray  # (heads,) int32 in 1..127 with q_scale * k_scale == tas_multiplier * tas_scale, or
+    tas_scale: float  # in -127..127 and of another scale where heads are weighted in TAS (export.quantize.head_weights)
     output: LinearWeights  # (heads * head_dim, hidden)
     mlp_gain: np.ndarray  # (hidden,) float32
     gate_up: LinearWeights  # (hidden, 2 mlp): gate, then up
@@ -153,9 +153,9 @@ def _linears(weights: LayerWeights | DepthBlockWeights) -> Iterator[tuple[str, L
 class IntegerModel:
     """A quantized backbone, with the head or the depth transformer that predicts its codes.
 
-    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release), ``criterion`` what replay is
-    decided by, one of ``CRITERIA``. ValueError for another one, or unless there is either a head or a depth
-    transformer.
+    ``tas_query`` is ``post_rope`` (the formula) or ``pre_rope`` (the authors' release); ``tas_heads`` one of
+    ``TAS_HEADS``, ``mean`` in the paper; ``criterion`` what replay is decided by, one of ``CRITERIA``. ValueError for
+    another one, or unless there is either a head or a depth transformer.
     """
 
     config: BackboneConfig
@@ -167,6 +167,7 @@ class IntegerModel:
     tas_query: str = "post_rope"
     depth: DepthWeights | None = None
     criterion: str = "tas"
+    tas_heads: str = "mean"
 
     def __post_init__(self) -> None:
         if (self.head is None) == (self.depth is None):

@@ -19,6 +19,8 @@ __all__ = [
     "NODE",
     "NODE_BIAS",
     "NODE_INT4",
+    "PRE_ROPE",
+    "TAS_HEADS_CODES",
     "WORDS",
     "Opcode",
     "node_sequence",
@@ -73,7 +75,7 @@ MODEL = Record(
     "Model",
     "Shape of the model and of its video; the first descriptor.",
     (
-        Word("opcode", "MODEL_HEADER; bit 16: the score takes the query before rotation"),
+        Word("opcode", "MODEL_HEADER; bit 16: the score takes the query before rotation; bits 17, 18: TAS_HEADS_CODES"),
         Word("build_id", "of the engine the program was made for"),
         Word("layers", "decoder layers"),
         Word("hidden", "width of the residual stream"),
@@ -93,6 +95,8 @@ MODEL = Record(
     WORDS,
 )
 PRE_ROPE = 1 << 16
+TAS_HEADS_CODES = {"mean": 0, "max": 1 << 17, "min": 1 << 18}
+"""Bits of the model header's opcode that say what the score makes of the heads."""
 
 NODE = Record(
     "Node",

@@ -72,6 +72,7 @@ class EngineConfig(Frozen):
             "opcodes": {code.name: code.value for code in descriptors.Opcode},
             "flags": [
                 *(descriptors.NODE_INT4, descriptors.NODE_BIAS, descriptors.PRE_ROPE),
+                *descriptors.TAS_HEADS_CODES.values(),
                 *registers.FLAGS.values(),
                 registers.OWN_CODE,
             ],

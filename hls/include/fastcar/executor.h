@@ -163,7 +163,7 @@ private:
         } else if (index < values) {
             v_scale_[index - exponents] = float_of(word);
         } else {
-            multiplier_[index - values] = (int32_t)(word & 127u);  // 1 .. 127: the score stays below 2^36
+            multiplier_[index - values] = (int8_t)(word & 255u);  // 8 bits: the score stays within 2^36
         }
     }
 

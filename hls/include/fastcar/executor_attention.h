@@ -40,6 +40,9 @@ inline void Executor::heads(const Operation& operation, stream<beat_t> ports[POR
     const int position = operation.position;
     const int layer = operation.layer;
     const int place = place_of(model_, position);
+    const HeadReduction reduction = (model_.opcode & MODEL_HEADS_MAX) != 0   ? HEADS_LARGEST
+                                    : (model_.opcode & MODEL_HEADS_MIN) != 0 ? HEADS_LEAST
+                                                                             : HEADS_SUM;
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: the passes over a row are
@@ -61,7 +64,7 @@ row:
         }
         age_[row] = (int32_t)word_of(take(cache), 0);
         scores_[layer][row] = temporal_attention_score<MAX_HEADS, MAX_HEAD_BEATS>(
-            q_score_, k_before_, multiplier_, heads, heads / kv_heads, head_beats);
+            q_score_, k_before_, multiplier_, heads, heads / kv_heads, head_beats, reduction);
 
         // The position's own slot: its key as it is, its value into lane slot mod 16 of the open block.
         const int lane = position % BLOCK_SLOTS;

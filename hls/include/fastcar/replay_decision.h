@@ -13,7 +13,7 @@ inline int64_t limit_threshold(int64_t threshold) {
     return threshold > limit ? limit : (threshold < -limit ? -limit : threshold);
 }
 
-// Bit r: row r replays. A score beyond the threshold passes; scores stay below 2^36, thresholds within 2^40, so 32
+// Bit r: row r replays. A score beyond the threshold passes; scores stay within 2^36, thresholds within 2^40, so 32
 // rows of either fit int64.
 inline ap_uint<32> replay_decision(const int64_t score[MAX_ROWS], int64_t threshold, bool eligible,
                                    const int32_t age[MAX_ROWS], int32_t max_age, int policy, int rows) {

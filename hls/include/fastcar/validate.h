@@ -19,7 +19,8 @@ inline Status check_model(const Model& model) {
                       within(model.codes, 1, MAX_CODES) && within(model.places, 1, 65536) &&
                       within(model.prompt_length, 1, 65536) && within(model.positions, 1, 1u << 20) &&
                       within(model.vocab, 1, 1u << 24) && within(model.code_offset, 0, 1u << 24);
-    if (!fits || model.opcode > (MODEL_HEADER | MODEL_PRE_ROPE)) return BAD_MODEL;
+    // The highest mode: both bits of the heads at once are beyond it.
+    if (!fits || model.opcode > (MODEL_HEADER | MODEL_PRE_ROPE | MODEL_HEADS_MIN)) return BAD_MODEL;
     const bool tiles = model.hidden % 16 == 0 && model.mlp % 8 == 0 && model.head_dim % BEAT_BYTES == 0 &&
                        model.heads % model.kv_heads == 0 && model.heads / model.kv_heads <= (uint32_t)MAX_GROUP;
     if (!tiles || model.code_offset + model.codes > model.vocab) return BAD_MODEL;

@@ -15,6 +15,7 @@ from random_models import CODES, config, layout, random_layer, random_linear
 
 from fastcar.export.lower.functions import LinearForm, define_functions
 from fastcar.toolkit.bundle.tensors import pack_int4
+from fastcar.toolkit.config import TAS_HEADS
 from fastcar.toolkit.numerics.attention import MASKED, AttentionScales, attention, quantize_heads
 from fastcar.toolkit.numerics.linear import QuantizedRows, linear, quantize_rows
 from fastcar.toolkit.numerics.mlp import replay_mlp
@@ -47,11 +48,13 @@ def groups_of(shape: str, bits: int) -> dict[str, int]:
 
 
 @cache
-def functions(shape: str, bits: int = 8, pre_rope: bool = False) -> dict[str, onnx.FunctionProto]:
+def functions(
+    shape: str, bits: int = 8, pre_rope: bool = False, tas_heads: str = "mean"
+) -> dict[str, onnx.FunctionProto]:
     groups, has_bias = groups_of(shape, bits), SHAPES[shape].has_bias
     names = ("qkv", "output", "gate_up", "down", "head")
     forms = {name: LinearForm(groups.get(name), has_bias(name)) for name in names}
-    made = define_functions(SHAPES[shape], CODES, forms, pre_rope=pre_rope)
+    made = define_functions(SHAPES[shape], CODES, forms, pre_rope=pre_rope, tas_heads=tas_heads)
     return {name: ir.serde.serialize_function(function) for name, function in made.items()}
 
 
@@ -151,16 +154,20 @@ def test_rotary_embedding(shape, pre_rope, rows):
     assert_function(function, inputs, {name: unsigned(x) for name, x in expected.items()})
 
 
+@pytest.mark.parametrize("tas_heads", TAS_HEADS)
 @every_rows
 @every_shape
-def test_temporal_attention_score(shape, rows):
+def test_temporal_attention_score(shape, rows, tas_heads):
+    """Multipliers of either sign, the largest operands too."""
     c, rng = SHAPES[shape], np.random.default_rng(rows)
     q, cache = draw8(rng, rows, c.heads, c.head_dim), draw8(rng, rows, c.kv_heads, 9, c.head_dim)
-    multiplier = rng.integers(1, 128, c.heads)
+    q[0], cache[0, :, 8] = -128, -128
+    function = functions(shape, tas_heads=tas_heads)["TemporalAttentionScore"]
     for slot in (0, 4, 8):
-        expected = temporal_attention_score(q, cache[:, :, slot], multiplier.astype(np.int32))
+        multiplier = rng.integers(1, 128, c.heads) * (1 if slot < 8 else rng.choice([-1, 1], c.heads))
+        expected = temporal_attention_score(q, cache[:, :, slot], multiplier.astype(np.int32), tas_heads)
         inputs = {"q": unsigned(q), "k_cache": unsigned(cache), "slot_before": np.array(slot), "multiplier": multiplier}
-        assert_function(functions(shape)["TemporalAttentionScore"], inputs, {"score": expected})
+        assert_function(function, inputs, {"score": expected})
 
 
 @every_rows

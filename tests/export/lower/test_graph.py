@@ -161,6 +161,25 @@ def test_different_group_sizes_become_different_functions(tmp_path):
     assert_same_bits(generate_clip(onnx_backend(model, tmp_path / "backbone.onnx"), run, frames=2), expected)
 
 
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+def test_one_head_instead_of_the_mean(lowered, tas_heads):
+    """The function alone differs; its description says how."""
+    plain, path = (lowered(8, "post_rope", tas_heads=tas)[1] for tas in ("mean", tas_heads))
+    functions = [{function.name: function for function in read(graph).functions} for graph in (plain, path)]
+    assert {name for name in functions[0] if functions[0][name] != functions[1][name]} == {"TemporalAttentionScore"}
+    score = functions[1]["TemporalAttentionScore"]
+    assert f"{tas_heads} of all heads" in score.doc_string
+    assert f"Reduce{tas_heads.capitalize()}" in {node.op_type for node in score.node}
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def test_unknown_tas_heads(lowered):
+    integer_model, path = lowered(8, "post_rope")
+    stored = stored_tensors(path.parent / "weights.safetensors")
+    with pytest.raises(ValueError, match="tas_heads 'median'; expected one of mean, max, min"):
+        lower_backbone(integer_model.config, integer_model.layout, stored, "weights.safetensors", tas_heads="median")
+
+
 def test_unknown_tas_query(lowered):
     integer_model, path = lowered(8, "post_rope")
     stored = stored_tensors(path.parent / "weights.safetensors")

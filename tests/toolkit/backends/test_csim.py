@@ -19,6 +19,7 @@ from random_models import (
     median_thresholds,
     random_model,
     reference_backend,
+    with_head_weights,
 )
 from small_engine import small_engine
 
@@ -39,10 +40,11 @@ LONG = {"frames": 6, "grid": (4, 5)}  # 123 positions: several blocks of slots o
 
 
 @cache
-def model_of(bits: int, tas_query: str = "post_rope") -> IntegerModel:
+def model_of(bits: int, tas_query: str = "post_rope", tas_heads: str = "mean") -> IntegerModel:
+    score = {"tas_query": tas_query, "tas_heads": tas_heads}
     if bits == 8:
-        return random_model(8, shape=EIGHT, frames=layout(**LONG), tas_query=tas_query)
-    return random_model(4, shape=FOUR, frames=layout(**LONG), groups=GROUPS, tas_query=tas_query)
+        return random_model(8, shape=EIGHT, frames=layout(**LONG), **score)
+    return random_model(4, shape=FOUR, frames=layout(**LONG), groups=GROUPS, **score)
 
 
 @cache
@@ -102,6 +104,30 @@ def test_replay(bits, policy, reassign):
     expected = generate_clip(reference_backend(model), run)
     assert 0.05 < expected.replay.mean() < 0.8
     assert_same_bits(generate_clip(simulation(model, reassign), run), expected)
+
+
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+@pytest.mark.parametrize("bits, tas_query", [(8, "post_rope"), (4, "pre_rope")])
+def test_replay_by_one_head(bits, tas_query, tas_heads):
+    """The scores are neither those of the mean nor, where there is a frame before, those of the other reduction."""
+    model, others = model_of(bits, tas_query, tas_heads), {"mean", "max", "min"} - {tas_heads}
+    run = replaying(model, Run(clips=2))
+    expected = generate_clip(reference_backend(model), run)
+    assert 0.05 < expected.replay.mean() < 0.8
+    for other in others:
+        assert (generate_clip(reference_backend(model_of(bits, tas_query, other)), run).scores != expected.scores).any()
+    assert_same_bits(generate_clip(simulation(model), run), expected)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weighted_heads(bits):
+    """Multipliers below zero and zero reach the engine as they are."""
+    model = with_head_weights(model_of(bits))
+    assert any((layer.tas_multiplier < 0).any() for layer in model.layers)
+    run = replaying(model, Run(clips=2))
+    expected = generate_clip(reference_backend(model), run)
+    assert 0.05 < expected.replay.mean() < 0.8
+    assert_same_bits(generate_clip(simulation(model), run), expected)
 
 
 @pytest.mark.parametrize("attention", [(0, 1), (0, 16), (3, 20), (17, 40), (40, 7), (5, 1000)], ids=str)

@@ -25,6 +25,7 @@ from random_models import (
     random_model,
     reference_backend,
     save_graph,
+    with_head_weights,
 )
 
 from fastcar.toolkit.numerics.tas import NEVER
@@ -38,11 +39,11 @@ every_sampling = pytest.mark.parametrize("sampling", [GUIDED, UNGUIDED], ids=["g
 
 @pytest.fixture(scope="module")
 def backends(lowered):
-    """(bits, tas_query) -> the reference and onnxruntime; the same objects run one clip after the other."""
+    """(bits, tas_query, tas_heads) -> the reference and onnxruntime; the same objects run one clip after the other."""
 
     @cache
-    def pair(bits: int, tas_query: str):
-        model, path = lowered(bits, tas_query)
+    def pair(bits: int, tas_query: str, tas_heads: str = "mean"):
+        model, path = lowered(bits, tas_query, tas_heads=tas_heads)
         return reference_backend(model), onnx_backend(model, path)
 
     return pair
@@ -77,6 +78,32 @@ def test_replay(backends, bits, tas_query, sampling, policy):
     if policy != "independent":
         assert (expected.replay == expected.replay[..., :1]).all()
     assert_same_bits(generate_clip(onnx, run), expected)
+
+
+@pytest.mark.parametrize("policy", ["independent", "mean", "all"])
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+@every_query
+def test_replay_by_one_head(backends, tas_query, tas_heads, policy):
+    """The scores, and so the decisions, are others than those of the mean."""
+    reference, onnx = backends(8, tas_query, tas_heads)
+    run = Run(replay=ReplaySettings((), policy), thresholds=half(reference, Run()))
+    expected = generate_clip(reference, run)
+    assert 0.05 < expected.replay.mean() < 0.7
+    assert (expected.replay != generate_clip(backends(8, tas_query)[0], run).replay).any()
+    assert_same_bits(generate_clip(onnx, run), expected)
+
+
+@every_recipe
+def test_weighted_heads(tmp_path, bits):
+    """Weights of either sign and none, another one each layer."""
+    plain = random_model(bits)
+    model = with_head_weights(plain, seed=bits)
+    reference = reference_backend(model)
+    run = Run(thresholds=half(reference, Run()))
+    expected = generate_clip(reference, run)
+    assert 0.05 < expected.replay.mean() < 0.7
+    assert (expected.scores != generate_clip(reference_backend(plain), run).scores).any()
+    assert_same_bits(generate_clip(onnx_backend(model, save_graph(model, tmp_path)), run), expected)
 
 
 @pytest.mark.parametrize("biases", [("attention_bias",), ("mlp_bias",), ("attention_bias", "mlp_bias")])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from car_like import BACKBONE as SHAPE
 from car_like import LAYOUT, copy_of, edit_manifest, rehash
 
 from fastcar.toolkit.bundle.bundle import (
@@ -192,6 +193,14 @@ def test_manifest_that_is_none(copy: Path, text: str, word: str):
     refused(copy, str(copy / MANIFEST), word, f"expected a manifest of schema {SCHEMA}")
 
 
+def test_a_manifest_that_does_not_say_what_became_of_the_heads_means_the_mean(copy: Path):
+    text = json.loads((copy / MANIFEST).read_text())
+    del text["tas_heads"]
+    (copy / MANIFEST).write_text(json.dumps(text))
+    opened = Bundle.open(copy)
+    assert opened.manifest.tas_heads == opened.model()[0].tas_heads == "mean"
+
+
 def test_manifest_that_is_not_text(copy: Path):
     (copy / MANIFEST).write_bytes(b"\xff\xfe\x00")
     refused(copy, str(copy / MANIFEST))
@@ -208,6 +217,12 @@ def test_another_schema_is_told_whatever_else_differs(copy: Path, schema: object
     [
         ({"surprise": 1}, "surprise"),
         ({"tas_query": "mid_rope"}, "tas_query"),
+        ({"tas_heads": "median"}, "tas_heads"),
+        ({"tas_head_weights": [[1.0] * SHAPE.heads]}, "tas_head_weights are not"),
+        ({"tas_head_weights": [[1.0] * SHAPE.heads, [1.0] * (SHAPE.heads - 1)]}, "tas_head_weights are not"),
+        ({"tas_head_weights": [[1.0] * SHAPE.heads, [0.0] * SHAPE.heads]}, "zeros alone"),
+        ({"tas_head_weights": [[1.0] * SHAPE.heads, ["NaN"] + [1.0] * (SHAPE.heads - 1)]}, "not finite"),
+        ({"tas_head_weights": [[1.0] * SHAPE.heads] * 2, "tas_heads": "max"}, "only a mean is weighted"),
         ({"tas_unit": [1.0]}, "tas_unit has 1 values"),
         ({"tas_unit": [1.0, -1.0]}, "tas_unit"),
         ({"thresholds": [None]}, "thresholds has 1 values"),

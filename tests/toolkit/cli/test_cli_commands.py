@@ -231,7 +231,8 @@ def test_inspect(recipe: str, request: pytest.FixtureRequest):
     assert facts["linear_layers"]["head"]["bytes"] == BACKBONE.hidden * LAYOUT.codes + 4 * LAYOUT.codes
 
     text = succeeded(run("inspect", folder)).stdout
-    for word in (recipe, "car-like", "post_rope", "none: no layer replays", "backbone.onnx", "left turn", "cross entropy fp32"):
+    words = ("car-like", "post_rope", "none: no layer replays", "backbone.onnx", "left turn", "cross entropy fp32")
+    for word in (recipe, *words):
         assert word in text, word
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from fastcar.toolkit.config import TAS_HEADS
 from fastcar.toolkit.numerics.tas import (
     NEVER,
     Pooling,
@@ -39,6 +40,47 @@ def test_score_is_the_mean_attention_logit(kv_heads):
             logits.append(sum(a * b for a, b in zip(real_q, real_k, strict=True)) / math.sqrt(HEAD_DIM))
         mean = sum(logits) / HEADS
         assert int(score[row]) * tas_unit(tas_scale, HEADS, HEAD_DIM) == pytest.approx(mean, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("tas_heads", ["max", "min"])
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_score_of_one_head(kv_heads, tas_heads):
+    """The same unit turns it into the largest or least logit, found here head by head in Python's integers."""
+    rng = np.random.default_rng(kv_heads)
+    q = rng.integers(-128, 128, (ROWS, HEADS, HEAD_DIM)).astype(np.int8)
+    k = rng.integers(-128, 128, (ROWS, kv_heads, HEAD_DIM)).astype(np.int8)
+    multiplier, tas_scale = rng.integers(1, 128, HEADS).astype(np.int32), 1.3e-5
+    score = temporal_attention_score(q, k, multiplier, tas_heads)
+    assert score.dtype == np.int64 and score.shape == (ROWS,)
+    chosen = set()
+    for row in range(ROWS):
+        logits = []
+        for head in range(HEADS):
+            pairs = zip(q[row, head].tolist(), k[row, head * kv_heads // HEADS].tolist(), strict=True)
+            logits.append(int(multiplier[head]) * tas_scale * sum(a * b for a, b in pairs) / math.sqrt(HEAD_DIM))
+        one = sorted(logits)[-1 if tas_heads == "max" else 0]
+        chosen.add(logits.index(one))
+        assert int(score[row]) * tas_unit(tas_scale, HEADS, HEAD_DIM) == pytest.approx(one, rel=1e-12)
+    assert len(chosen) > 1  # the head is not the same in every row
+
+
+@pytest.mark.parametrize("tas_heads", ["mean", "max", "min"])
+def test_a_single_head_has_one_score(tas_heads):
+    q = np.full((1, 1, 3), -2, np.int8)
+    score = temporal_attention_score(q, q, np.array([5], np.int32), tas_heads)
+    assert score.tolist() == [60]
+
+
+def test_scores_of_all_equal_heads_do_not_depend_on_the_reduction():
+    q = np.full((1, 128, 128), -128, np.int8)
+    scores = [temporal_attention_score(q, q[:, :1], np.full(128, 127, np.int32), tas) for tas in TAS_HEADS]
+    assert [score.tolist() for score in scores] == [[128 * 128 * 128 * 128 * 127]] * 3
+
+
+def test_unknown_reduction():
+    q = np.zeros((1, 1, 2), np.int8)
+    with pytest.raises(ValueError, match="tas_heads 'median'; expected one of mean, max, min"):
+        temporal_attention_score(q, q, np.ones(1, np.int32), "median")
 
 
 def test_score_with_the_largest_operands():

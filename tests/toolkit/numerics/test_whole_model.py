@@ -66,11 +66,13 @@ def test_dense_logits_are_those_of_the_float_model(bits, heads):
     assert relative(decoded, exact) < 1e-4, "the float decoder of these tests is PyTorch's"
 
 
-@pytest.mark.parametrize("tas_query", ["post_rope", "pre_rope"])
+@pytest.mark.parametrize(
+    "tas_query, tas_heads", [("post_rope", "mean"), ("pre_rope", "mean"), ("post_rope", "max"), ("pre_rope", "min")]
+)
 @pytest.mark.parametrize("bits", [8, 4])
-def test_replayed_logits_and_scores_are_those_of_a_float_model_that_replays(bits, tas_query):
+def test_replayed_logits_and_scores_are_those_of_a_float_model_that_replays(bits, tas_query, tas_heads):
     """The same flags give the same logits, and the same logits of attention to the frame before give the flags."""
-    model = random_model(bits, shape=SHAPE, frames=FRAMES, tas_query=tas_query)
+    model = random_model(bits, shape=SHAPE, frames=FRAMES, tas_query=tas_query, tas_heads=tas_heads)
     limits = thresholds_of(model)
     record, tokens = clip(model, thresholds=limits)
     logits, tas = steps_of(FloatDecoder(model), tokens, record.first, record.replay)
@@ -80,11 +82,12 @@ def test_replayed_logits_and_scores_are_those_of_a_float_model_that_replays(bits
     assert 0.2 < record.replay[eligible].mean() < 0.8 and not record.replay[~eligible].any()
     units = np.array([tas_unit(layer.tas_scale, SHAPE.heads, SHAPE.head_dim) for layer in model.layers])[:, None]
     found, exact = (record.scores * units)[eligible], tas[eligible]
-    noise = 0.15 * exact.std()
-    assert np.abs(found - exact).max() < noise and (found - exact).std() < 0.03 * exact.std()
+    averaged = 1.0 if tas_heads == "mean" else 1.5  # the rounding of one head is not averaged with that of others
+    noise = 0.15 * averaged * exact.std()
+    assert np.abs(found - exact).max() < noise and (found - exact).std() < 0.03 * averaged * exact.std()
     margin = exact - np.array(limits)[:, None] * units
     clear = np.abs(margin) > noise
-    assert clear.mean() > 0.8
+    assert clear.mean() > (0.8 if tas_heads == "mean" else 0.7)
     np.testing.assert_array_equal(record.replay[eligible][clear], (margin > 0)[clear])
 
 
