@@ -26,7 +26,17 @@ from ..video import write_contact_sheet, write_gif, write_mp4
 from ..video.decode import FollowingDecoder, FrameDecoder
 from .console import Advance, plain
 
-__all__ = ["check_clip_folder", "facts_of", "generate_clip", "ratio_notice", "sampling_of", "view_of", "write_clip"]
+__all__ = [
+    "check_clip_folder",
+    "facts_of",
+    "generate_clip",
+    "machine",
+    "ratio_notice",
+    "sampling_of",
+    "versions",
+    "view_of",
+    "write_clip",
+]
 
 SHOWN_HEIGHT = 256  # small pictures are enlarged to about this many pixels
 BYTES_PER_FRAME = 1 << 20  # far above what any of the files needs a frame
@@ -106,13 +116,13 @@ def facts_of(
         model=manifest.name,
         recipe=str(manifest.recipe.get("name")),
         backend=backend.name,
-        machine=f"{platform.machine()}, {_processor()}, {platform.system()}",
+        machine=machine(),
         seed=seed,
         device=getattr(backend, "facts", None),
         frames_per_second=manifest.frame_rate,
         sampling=sampling,
         replay=replay,
-        versions={name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")},
+        versions=versions(),
         command=command,
     )
 
@@ -204,6 +214,15 @@ def _write_record(path: Path, run: RunView) -> Path:
 
 def _suffix(run: RunView, clip: int) -> str:
     return "" if run.clips == 1 else f"-{clip + 1}"
+
+
+def machine() -> str:
+    """Architecture, processor and system, for people."""
+    return f"{platform.machine()}, {_processor()}, {platform.system()}"
+
+
+def versions() -> dict[str, str]:
+    return {name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")}
 
 
 def _processor() -> str:

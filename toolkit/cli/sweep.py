@@ -15,7 +15,10 @@ from ..evaluation.setting import Setting
 from ..evaluation.statistics import setting_rows
 from ..evaluation.store import write_table
 from ..evaluation.sweep import default_processes, plan_sweep, run_sweep
-from .console import emit, examples, json_option, progress, say, table
+from ..planner.published import published_replay
+from ..report.sweep import PublishedPoint, SweepFacts, write_sweep_report
+from .clip import machine, versions
+from .console import command_line, emit, examples, json_option, progress, say, table
 
 __all__ = ["command"]
 
@@ -57,7 +60,7 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
     """Run every setting on every prompt and seed, dense ones too, and measure: quality against the dense run of the
     same prompt and seed, time, bytes.
 
-    Writes runs.parquet and runs.csv, a row a run. The same command goes on where it was interrupted.
+    Writes runs.parquet and runs.csv, a row a run, and sweep.html. The same command goes on where it was interrupted.
     """
     settings = _settings(options)
     prompts = [*options["prompt"], *(_lines("--prompts", options["prompts"]) if options["prompts"] else ())]
@@ -84,9 +87,24 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
     processes = options["processes"] or default_processes(opened)
     with progress() as advance:
         rows = run_sweep(plan, _execute(options), processes, advance, say)
-    files = write_table(out, rows)
-    facts = {"runs": len(rows), "processes": processes, "settings": setting_rows(rows), "files": [*map(str, files)]}
-    emit(facts, as_json, _show)
+    again = command_line("sweep", *map(str, bundles), **options, out=out)
+    notes = [f"Bytes of {name} are not counted: {reason}." for name, reason in plan.uncounted.items()]
+    source, points = _published()
+    facts = SweepFacts(machine(), processes, versions(), again, points, source, notes)
+    files = [*write_table(out, rows), write_sweep_report(out / "sweep.html", rows, facts)]
+    result = {"runs": len(rows), "processes": processes, "settings": setting_rows(rows), "files": [*map(str, files)]}
+    emit(result, as_json, _show)
+
+
+def _published() -> tuple[str, list[PublishedPoint]]:
+    """What the paper of replay measured, on another model and machine."""
+    paper = published_replay()
+    points = []
+    for row in paper.rows:
+        words = [f"{100 * row.ratio:.0f} %"] if row.ratio else []
+        words += [f"window {row.window}"] if row.window else []
+        points.append(PublishedPoint(", ".join(words), paper.speed_up(row), row.psnr_db))
+    return f"{paper.work}, another model and machine: {paper.model_name} on {paper.board}", points
 
 
 def _settings(options: dict[str, Any]) -> tuple[Setting, ...]:
