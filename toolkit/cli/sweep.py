@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..evaluation.execute import Execute, run_in_processes
 from ..evaluation.grid import Grid, attentions, baselines, numbers, optional_integers, policies, read_settings
+from ..evaluation.ray_execute import require_ray, run_with_ray
 from ..evaluation.setting import Setting
 from ..evaluation.statistics import setting_rows
 from ..evaluation.store import write_table
@@ -32,6 +34,7 @@ GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refres
         "fastcar sweep car-w8a8 car-w4a8 --thresholds 1.5,2 --prompt braking --seeds 3 --out sweep --json",
         "fastcar sweep car-w8a8 --replay-ratios 0.5 --baseline random:0.5 --baseline layers:1,2 --prompt slow --out a",
         "fastcar sweep car-w8a8 --replay-ratios 0.5 --attention full,64+4 --max-ages none,1 --prompt slow --out a",
+        "fastcar sweep car-w8a8 --replay-ratios 0.5 --prompts scenes.txt --ray 10.0.0.5:6379 --out sweep",
         "fastcar sweep car-w8a8 --settings settings.toml --prompts scenes.txt --frames 8 --processes 2 --out sweep",
     ),
 )
@@ -54,6 +57,7 @@ GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refres
 @click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
 @click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime; reference (NumPy, slow).")
 @click.option("--processes", type=click.IntRange(1, 1024), help="Of one thread each  [default: one a core]")
+@click.option("--ray", metavar="ADDRESS", help="Run on the Ray cluster there; local: start one on this machine.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the results; goes on in it.")
 @json_option
 def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any) -> None:
@@ -70,6 +74,7 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
     if options["backend"] not in ("onnxruntime", "reference"):
         expected = "onnxruntime or reference: many runs beside each other"
         raise UsageError("--backend", options["backend"], expected, "Choose one of these.")
+    execute = _execute(options)
     opened = [Bundle.open(path) for path in bundles]
     plan = plan_sweep(
         opened,
@@ -86,7 +91,7 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
         say(f"note: bytes of {name} are not counted: {reason}")
     processes = options["processes"] or default_processes(opened)
     with progress() as advance:
-        rows = run_sweep(plan, _execute(options), processes, advance, say)
+        rows = run_sweep(plan, execute, processes, advance, say)
     again = command_line("sweep", *map(str, bundles), **options, out=out)
     notes = [f"Bytes of {name} are not counted: {reason}." for name, reason in plan.uncounted.items()]
     source, points = _published()
@@ -127,7 +132,10 @@ def _settings(options: dict[str, Any]) -> tuple[Setting, ...]:
 
 
 def _execute(options: dict[str, Any]) -> Execute:
-    return run_in_processes
+    if options["ray"] is None:
+        return run_in_processes
+    require_ray()
+    return partial(run_with_ray, address=options["ray"])
 
 
 def _lines(option: str, path: Path) -> tuple[str, ...]:

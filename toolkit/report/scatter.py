@@ -42,12 +42,14 @@ def scatter(
     if len(front) > 1:
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (places[index] for index in front))
         parts.append(element("polyline", points=line, class_="front"))
-    for point, (x, y) in zip(points, places, strict=True):
-        parts += _mark(axes, point, x, y, on_front=points.index(point) in front)
+    for index, (point, place) in enumerate(zip(points, places, strict=True)):
+        parts += _mark(axes, point, *place)
+        if point.label and (index in front or point.kind == "published"):
+            parts.append(_label(axes, point.label, *place, below=point.kind == "published" and index % 2 == 0))
     return figure(parts, axes.height, f"{y_name} over {x_name}", axes.width)
 
 
-def _mark(axes: Axes, point: Point, x: float, y: float, on_front: bool) -> list[Markup]:
+def _mark(axes: Axes, point: Point, x: float, y: float) -> list[Markup]:
     parts = []
     if point.spread and math.isfinite(point.y):
         ends = axes.y(point.y - point.spread), axes.y(point.y + point.spread)
@@ -56,9 +58,14 @@ def _mark(axes: Axes, point: Point, x: float, y: float, on_front: bool) -> list[
     values = {"data_x": str(point.x), "data_y": str(point.y), "data_label": point.label}
     hint = element("title", point.hint)
     parts.append(element("circle", hint, cx=x, cy=y, r=4.5, class_=f"point {point.kind}{identical}", **values))
-    if point.label and (on_front or point.kind == "published"):
-        parts.append(element("text", point.label, x=x + 7, y=y - 6, class_="tick start"))
     return parts
+
+
+def _label(axes: Axes, text: str, x: float, y: float, below: bool) -> Markup:
+    """Towards the middle of the drawing."""
+    left, _, right, _ = axes.box
+    shift, anchor = (7, "start") if x < left + 0.7 * (right - left) else (-7, "end")
+    return element("text", text, x=x + shift, y=y + (16 if below else -6), class_=f"tick {anchor}")
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
