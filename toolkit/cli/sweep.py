@@ -12,11 +12,12 @@ from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..evaluation.execute import Execute, run_in_processes
 from ..evaluation.grid import Grid, attentions, baselines, numbers, optional_integers, policies, read_settings
-from ..evaluation.ray_execute import require_ray, run_with_ray
+from ..evaluation.ray_execute import check_address, require_ray, run_with_ray
 from ..evaluation.setting import Setting
 from ..evaluation.statistics import setting_rows
 from ..evaluation.store import write_table
 from ..evaluation.sweep import default_processes, plan_sweep, run_sweep
+from ..evaluation.vbench import read_vbench_prompts, video_bytes, write_vbench_videos
 from ..planner.published import published_replay
 from ..report.sweep import PublishedPoint, SweepFacts, write_sweep_report
 from .clip import machine, versions
@@ -35,6 +36,7 @@ GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refres
         "fastcar sweep car-w8a8 --replay-ratios 0.5 --baseline random:0.5 --baseline layers:1,2 --prompt slow --out a",
         "fastcar sweep car-w8a8 --replay-ratios 0.5 --attention full,64+4 --max-ages none,1 --prompt slow --out a",
         "fastcar sweep car-w8a8 --replay-ratios 0.5 --prompts scenes.txt --ray 10.0.0.5:6379 --out sweep",
+        "fastcar sweep vila-u --replay-ratios 0.8 --policies all --vbench VBench_full_info.json --out sweep",
         "fastcar sweep car-w8a8 --settings settings.toml --prompts scenes.txt --frames 8 --processes 2 --out sweep",
     ),
 )
@@ -50,6 +52,11 @@ GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refres
 @click.option("--settings", type=click.Path(path_type=Path), help="TOML file of [[setting]] tables instead of a grid.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Text file, a prompt a line.")
 @click.option("--prompt", multiple=True, help="A prompt; repeat for several.")
+@click.option(
+    "--vbench",
+    type=click.Path(path_type=Path),
+    help="VBench's prompts (JSON, prompt_en and dimension) instead; writes videos/ under the names VBench looks for.",
+)
 @click.option("--calibration-prompts", type=click.Path(path_type=Path), help="Text file of prompts to find thresholds "
               "on  [default: up to three others that the bundle lists]")  # fmt: skip
 @click.option("--seeds", type=int, default=5, show_default=True, help="Runs of each prompt, with seeds 0, 1, ...")
@@ -67,15 +74,15 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
     Writes runs.parquet and runs.csv, a row a run, and sweep.html. The same command goes on where it was interrupted.
     """
     settings = _settings(options)
-    prompts = [*options["prompt"], *(_lines("--prompts", options["prompts"]) if options["prompts"] else ())]
-    if not prompts:
-        raise UsageError("--prompts", "none", "a file of prompts, or --prompt", "Name one.")
+    prompts = _prompts(options)
     trial = options["calibration_prompts"]
     if options["backend"] not in ("onnxruntime", "reference"):
         expected = "onnxruntime or reference: many runs beside each other"
         raise UsageError("--backend", options["backend"], expected, "Choose one of these.")
     execute = _execute(options)
     opened = [Bundle.open(path) for path in bundles]
+    videos = len(opened) * len(settings) * len(prompts) * options["seeds"] if options["vbench"] else 0
+    longest = max(bundle.manifest.frame_layout.frames for bundle in opened)
     plan = plan_sweep(
         opened,
         settings,
@@ -86,17 +93,21 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
         guidance=options["guidance"],
         trial_prompts=_lines("--calibration-prompts", trial) if trial else (),
         backend=options["backend"],
+        prompts_option="--vbench" if options["vbench"] else "--prompts",
+        bytes_needed=video_bytes(options["frames"] or longest, videos),
     )
     for name, reason in plan.uncounted.items():
         say(f"note: bytes of {name} are not counted: {reason}")
     processes = options["processes"] or default_processes(opened)
     with progress() as advance:
         rows = run_sweep(plan, execute, processes, advance, say)
+        bundles_of = dict(zip(plan.subjects, opened, strict=True))
+        folders = write_vbench_videos(out, bundles_of, rows, advance) if options["vbench"] else []
     again = command_line("sweep", *map(str, bundles), **options, out=out)
     notes = [f"Bytes of {name} are not counted: {reason}." for name, reason in plan.uncounted.items()]
     source, points = _published()
     facts = SweepFacts(machine(), processes, versions(), again, points, source, notes)
-    files = [*write_table(out, rows), write_sweep_report(out / "sweep.html", rows, facts)]
+    files = [*write_table(out, rows), write_sweep_report(out / "sweep.html", rows, facts), *folders]
     result = {"runs": len(rows), "processes": processes, "settings": setting_rows(rows), "files": [*map(str, files)]}
     emit(result, as_json, _show)
 
@@ -131,10 +142,22 @@ def _settings(options: dict[str, Any]) -> tuple[Setting, ...]:
     return grid.settings()
 
 
+def _prompts(options: dict[str, Any]) -> list[str]:
+    given = [*options["prompt"], *(_lines("--prompts", options["prompts"]) if options["prompts"] else ())]
+    if options["vbench"]:
+        if given:
+            raise UsageError("--vbench", "--prompt or --prompts beside it", "VBench's own prompts", "Drop the others.")
+        return list(read_vbench_prompts(options["vbench"]))
+    if not given:
+        raise UsageError("--prompts", "none", "a file of prompts, --prompt, or --vbench", "Name one.")
+    return given
+
+
 def _execute(options: dict[str, Any]) -> Execute:
     if options["ray"] is None:
         return run_in_processes
     require_ray()
+    check_address(options["ray"])
     return partial(run_with_ray, address=options["ray"])
 
 

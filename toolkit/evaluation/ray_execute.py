@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,10 +16,10 @@ from typing import Any
 from ..errors import UsageError
 from .execute import ONE_THREAD, lost_twice
 
-__all__ = ["LOCAL", "require_ray", "run_with_ray"]
+__all__ = ["LOCAL", "check_address", "require_ray", "run_with_ray"]
 
 LOCAL = "local"
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 10
 
 
 def require_ray() -> Any:
@@ -43,14 +44,15 @@ def run_with_ray(
     address: str = LOCAL,
 ) -> None:
     """As ``run_in_processes``, each task on one processor of the cluster at ``address``; ``local``: one of
-    ``processes`` on this machine, which is ended afterwards. UsageError if there is no cluster at the address.
+    ``processes`` on this machine, which is ended afterwards. Where this process has joined a cluster already, that one
+    is used and left as it is. UsageError if there is no cluster at the address.
     """
     ray = require_ray()
-    if ray.is_initialized():
-        raise UsageError("--ray", "this process has a cluster already", "none", "Call ray.shutdown() first.")
-    _connect(ray, address, processes)
+    started = not ray.is_initialized()
+    if started:
+        _connect(ray, address, processes)
     try:
-        remote = ray.remote(num_cpus=1, max_retries=0)(perform)
+        remote = ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": _variables(address)})(perform)
         waiting, again, running = list(range(len(tasks)))[::-1], set[int](), dict[Any, int]()
         most = processes if address == LOCAL else max(processes, int(ray.cluster_resources().get("CPU", 1)))
         while waiting or running:
@@ -73,20 +75,39 @@ def run_with_ray(
             else:
                 on_done(index, result)
     finally:
-        ray.shutdown()
+        if started:
+            ray.shutdown()
+
+
+def _variables(address: str) -> dict[str, str]:
+    """Of the workers: one thread each; here, a checkout that is not installed is found, too."""
+    path = os.pathsep.join(path for path in sys.path if path)
+    return dict(ONE_THREAD) | ({"PYTHONPATH": path} if address == LOCAL else {})
 
 
 def _connect(ray: Any, address: str, processes: int) -> None:
-    variables = dict(ONE_THREAD)
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
-    if address == LOCAL:  # a checkout that is not installed is found there, too
-        variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    if address == LOCAL:
         options |= {"num_cpus": processes, "include_dashboard": False}
     else:
-        os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", str(CONNECT_SECONDS))
+        check_address(address)
     try:
-        ray.init(**options, runtime_env={"env_vars": variables})
+        ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        expected, fix = "the address of a running Ray cluster, or local", "Start one with: ray start --head"
-        raise UsageError("--ray", f"{address}: {reason}", expected, fix) from error
+        raise _no_cluster(address, " ".join(str(error).split())[:200] or type(error).__name__) from error
+
+
+def check_address(address: str) -> None:
+    """UsageError if nobody answers at HOST:PORT; ray itself would try for minutes. Other forms are left to it."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if address in (LOCAL, "auto") or not (colon and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, (getattr(error, "strerror", None) or str(error)).lower()) from error
+
+
+def _no_cluster(address: str, reason: str) -> UsageError:
+    expected, fix = "the address of a running Ray cluster, or local", "Start one with: ray start --head"
+    return UsageError("--ray", f"{address}: {reason}", expected, fix)

@@ -60,6 +60,7 @@ def plan_sweep(
     guidance: float | None = None,
     trial_prompts: Sequence[str] = (),
     backend: str = "onnxruntime",
+    prompts_option: str = "--prompts",
     bytes_needed: int = 0,
 ) -> Plan:
     """UsageError or OutputError, before any work, for what cannot be run on one of the bundles or written.
@@ -72,7 +73,7 @@ def plan_sweep(
         raise UsageError("--seeds", str(seeds), "at least 1, how many to run of each prompt", "Ask for more.")
     check_seed(seeds - 1)
     prompts = tuple(dict.fromkeys(prompts))
-    check_prompts(bundles, prompts, "--prompts")
+    check_prompts(bundles, prompts, prompts_option)
     check_prompts(bundles, trial_prompts, "--calibration-prompts")
     subjects, uncounted, needed = {}, {}, BYTES_AT_LEAST + bytes_needed
     for name, bundle in zip(_names(bundles), bundles, strict=True):
