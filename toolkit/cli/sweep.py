@@ -12,12 +12,13 @@ from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..evaluation.execute import Execute, run_in_processes
 from ..evaluation.grid import Grid, attentions, baselines, numbers, optional_integers, policies, read_settings
-from ..evaluation.ray_execute import check_address, require_ray, run_with_ray
+from ..evaluation.ray_execute import LOCAL, check_address, require_ray, run_with_ray
 from ..evaluation.setting import Setting
 from ..evaluation.statistics import setting_rows
 from ..evaluation.store import write_table
 from ..evaluation.sweep import default_processes, plan_sweep, run_sweep
 from ..evaluation.vbench import read_vbench_prompts, video_bytes, write_vbench_videos
+from ..generation.calibrate import PROMISED
 from ..planner.published import published_replay
 from ..report.sweep import PublishedPoint, SweepFacts, write_sweep_report
 from .clip import machine, versions
@@ -63,7 +64,11 @@ GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refres
 @click.option("--frames", type=int, help="Frames to generate  [default: as many as the model was trained for]")
 @click.option("--guidance", type=float, help="Classifier-free guidance scale, 1 for none  [default: the bundle's]")
 @click.option("--backend", default="onnxruntime", show_default=True, help="onnxruntime; reference (NumPy, slow).")
-@click.option("--processes", type=click.IntRange(1, 1024), help="Of one thread each  [default: one a core]")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    help="Of one thread each  [default: one a core; with --ray ADDRESS all of the cluster]",
+)
 @click.option("--ray", metavar="ADDRESS", help="Run on the Ray cluster there; local: start one on this machine.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the results; goes on in it.")
 @json_option
@@ -98,18 +103,31 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
     )
     for name, reason in plan.uncounted.items():
         say(f"note: bytes of {name} are not counted: {reason}")
-    processes = options["processes"] or default_processes(opened)
+    elsewhere = options["ray"] not in (None, LOCAL)
+    processes = options["processes"] or (0 if elsewhere else default_processes(opened))
     with progress() as advance:
         rows = run_sweep(plan, execute, processes, advance, say)
         bundles_of = dict(zip(plan.subjects, opened, strict=True))
         folders = write_vbench_videos(out, bundles_of, rows, advance) if options["vbench"] else []
     again = command_line("sweep", *map(str, bundles), **options, out=out)
     notes = [f"Bytes of {name} are not counted: {reason}." for name, reason in plan.uncounted.items()]
+    for note in (missed := _missed(rows)):
+        say(f"note: {note}")
     source, points = _published()
-    facts = SweepFacts(machine(), processes, versions(), again, points, source, notes)
+    facts = SweepFacts(machine(), processes, versions(), again, points, source, notes + missed)
     files = [*write_table(out, rows), write_sweep_report(out / "sweep.html", rows, facts), *folders]
     result = {"runs": len(rows), "processes": processes, "settings": setting_rows(rows), "files": [*map(str, files)]}
     emit(result, as_json, _show)
+
+
+def _missed(rows: list[dict[str, Any]]) -> list[str]:
+    """Settings that replayed another share than asked for."""
+    found = []
+    for one in setting_rows(rows):
+        share = one["eligible_replay_ratio"]
+        if one["kind"] == "replay_ratio" and share and abs(share["mean"] - one["wanted_ratio"]) > PROMISED:
+            found.append(f"{one['bundle']}, {one['setting']}: replayed {share['mean']:.2f} of the eligible on average.")
+    return found
 
 
 def _published() -> tuple[str, list[PublishedPoint]]:

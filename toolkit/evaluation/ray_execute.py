@@ -45,7 +45,8 @@ def run_with_ray(
 ) -> None:
     """As ``run_in_processes``, each task on one processor of the cluster at ``address``; ``local``: one of
     ``processes`` on this machine, which is ended afterwards. Where this process has joined a cluster already, that one
-    is used and left as it is. UsageError if there is no cluster at the address.
+    is used and left as it is. ``processes`` 0: as many as the cluster has processors. UsageError if there is no cluster
+    at the address.
     """
     ray = require_ray()
     started = not ray.is_initialized()
@@ -54,7 +55,7 @@ def run_with_ray(
     try:
         remote = ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": _variables(address)})(perform)
         waiting, again, running = list(range(len(tasks)))[::-1], set[int](), dict[Any, int]()
-        most = processes if address == LOCAL else max(processes, int(ray.cluster_resources().get("CPU", 1)))
+        most = processes or int(ray.cluster_resources().get("CPU", 1))
         while waiting or running:
             while waiting and len(running) < most:
                 index = waiting.pop()

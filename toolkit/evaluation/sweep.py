@@ -142,7 +142,8 @@ def run_sweep(
 ) -> list[dict[str, Any]]:
     """Rows of all runs, in the order of bundles, settings, prompts and seeds; what is in the store is not done again.
 
-    First thresholds and the dense runs, then all that is compared with these. KeyboardInterrupt says what is kept.
+    First thresholds and the dense runs, then all that is compared with these. ``processes`` 0: the executor knows how
+    many, and the rows do not say. KeyboardInterrupt says what is kept.
     """
     store = Store(plan.out)
     with store.locked():
@@ -245,7 +246,7 @@ def _perform(
     def on_done(index: int, measured: Measured) -> None:
         nonlocal done
         done += 1
-        store.save(missing[index].key, measured, processes=min(processes, len(missing)))
+        store.save(missing[index].key, measured, processes=min(processes, len(missing)) or None)
         advance(stage, done, len(tasks))
 
     def on_lost(index: int, how: str) -> None:

@@ -39,7 +39,8 @@ class PublishedPoint:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """``published`` with its ``source`` is drawn where PSNR and speed-up are. ``notes``: sentences to show."""
+    """``processes`` 0: a cluster's. ``published`` with its ``source`` is drawn where PSNR and speed-up are. ``notes``:
+    sentences to show."""
 
     machine: str
     processes: int
