@@ -65,7 +65,7 @@ def _label(axes: Axes, text: str, x: float, y: float, below: bool) -> Markup:
     """Towards the middle of the drawing."""
     left, _, right, _ = axes.box
     shift, anchor = (7, "start") if x < left + 0.7 * (right - left) else (-7, "end")
-    return element("text", text, x=x + shift, y=y + (16 if below else -6), class_=f"tick {anchor}")
+    return element("text", text, x=x + shift, y=y + (16 if below else -6), class_=f"label {anchor}")
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:

@@ -66,7 +66,7 @@ def test_circles_lie_where_the_axes_say(title: str) -> None:
     for axis, anchor in (("x", "middle"), ("y", "end")):
         ticks = []
         for text in svg.iter("text"):
-            if anchor in text.get("class") and re.fullmatch(r"-?[\d.]+", text.text):
+            if text.get("class") == f"tick {anchor}" and re.fullmatch(r"-?[\d.]+", text.text):
                 ticks.append((float(text.text), float(text.get(axis)) - (4 if axis == "y" else 0)))
         (v0, p0), (v1, p1) = ticks[0], ticks[-1]
         assert (p1 > p0) == ((v1 > v0) if axis == "x" or title.startswith("NLL") else (v1 < v0)), "better is up"
