@@ -10,7 +10,7 @@ PIP_ARGS ?=
 # More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
 PYTEST_ARGS ?=
 
-EXTRAS := export,emulate,board,train,dev
+EXTRAS := export,emulate,board,train,evaluate,dev
 # numpy 1.26 and torch have wheels for all of these; what is newer would compile for an hour or fail.
 SUPPORTED := Python 3.10 to 3.12
 

@@ -26,6 +26,10 @@ class FastCarError(Exception):
         self.subject, self.found, self.expected, self.fix, self.dump = str(subject), found, expected, fix, dump
         super().__init__(f"{subject}: {found}; expected {expected}. {fix}")
 
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        """Pickled by its parts: it may come from another process."""
+        return type(self), (self.subject, self.found, self.expected, self.fix, self.dump)
+
 
 class UsageError(FastCarError):
     """An option or argument holds a value that cannot be used."""

@@ -19,6 +19,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "export": "Quantize a checkpoint, lower it to ONNX and write a bundle.",
     "generate": "Generate a video from a bundle, with replay or dense.",
+    "sweep": "Measure many replay settings over prompts and seeds, in parallel.",
     "csim": "Generate through the overlay's C++, compare with onnxruntime, count beats and cycles.",
     "plan": "Estimate a model on a board: does it fit, how fast, what limits it.",
     "tune": "Find thresholds for a replay ratio or a quality, and store them in the bundle.",
@@ -39,6 +40,8 @@ EXTRA_OF = {
     "pynq": "board",
     "onnxruntime": "emulate",
     **dict.fromkeys(("torch", "brevitas", "onnx", "onnx_ir", "ml_dtypes"), "export"),
+    "polars": "evaluate",
+    "ray": "ray",
     **dict.fromkeys(("gymnasium", "Box2D"), "train"),
 }
 """Which extra of the installation brings a package that a command needs."""

@@ -32,8 +32,10 @@ __all__ = [
     "context_notice",
     "facts_of",
     "generate_clip",
+    "machine",
     "ratio_notice",
     "sampling_of",
+    "versions",
     "view_of",
     "write_clip",
 ]
@@ -116,13 +118,13 @@ def facts_of(
         model=manifest.name,
         recipe=str(manifest.recipe.get("name")),
         backend=backend.name,
-        machine=f"{platform.machine()}, {_processor()}, {platform.system()}",
+        machine=machine(),
         seed=seed,
         device=getattr(backend, "facts", None),
         frames_per_second=manifest.frame_rate,
         sampling=sampling,
         replay=replay,
-        versions={name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")},
+        versions=versions(),
         command=command,
         criterion=manifest.criterion,
     )
@@ -228,6 +230,15 @@ def _write_record(path: Path, run: RunView) -> Path:
 
 def _suffix(run: RunView, clip: int) -> str:
     return "" if run.clips == 1 else f"-{clip + 1}"
+
+
+def machine() -> str:
+    """Architecture, processor and system, for people."""
+    return f"{platform.machine()}, {_processor()}, {platform.system()}"
+
+
+def versions() -> dict[str, str]:
+    return {name: _version(name) for name in ("fastcar-edge", "onnxruntime", "numpy")}
 
 
 def _processor() -> str:

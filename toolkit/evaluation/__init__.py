@@ -1,1 +1,1 @@
-"""What a run's clips are worth, and over a grid of settings: metrics, and the runs they are taken of."""
+"""What clips are worth, one by one and over a grid of settings, prompts and seeds: metrics, and the runs they are of."""

@@ -2,7 +2,7 @@
 
 The publication's engine is not described well enough to plan its seconds, and 689.7 s are a tenth of what the card's
 memory allows. So one number is fitted: the rate of the memory at which the dense clip takes as long as published. All
-other rows follow from it. Figures were read second hand.
+other rows follow from it. Figures were read second hand; they are in ``published.toml``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..program.memory import BEAT_BYTES, PORTS
 from ..settings import FULL_ATTENTION, AttentionSettings
 from .clip import ClipCounts, Replay, clip_counts
 from .passes import Pass, int4_layers, passes
-from .published import SPARE
+from .published import SPARE, published_replay
 from .shapes import load_shape
 from .step import Rows, StepCounter
 
@@ -24,16 +24,11 @@ __all__ = ["PUBLISHED", "Row", "compare_with_paper", "fitted_rate", "implied_mlp
 
 SHAPE, BOARD, RECIPE = "vila-u-7b", "u280", "w8a8"
 SINKS = 4  # assumed, as in arXiv 2309.17453
-DENSE_SECONDS = 689.7
+PAPER = published_replay()
+DENSE_SECONDS = PAPER.dense_seconds
 
-PUBLISHED: tuple[tuple[float, int | None, float], ...] = (
-    (0.0, 256, 670.5),
-    (0.0, 16, 662.7),
-    (0.20, None, 556.8),
-    (0.50, None, 475.3),
-    (0.80, None, 390.7),
-    (0.87, 256, 354.5),
-    (0.87, 16, 324.3),
+PUBLISHED: tuple[tuple[float, int | None, float], ...] = tuple(
+    (row.ratio, row.window, row.seconds) for row in PAPER.rows
 )
 """Share of all MLP evaluations that replay, attention window, latency in seconds; dense: ``DENSE_SECONDS``."""
 

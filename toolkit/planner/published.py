@@ -21,7 +21,7 @@ from .passes import BACKBONE, LINEARS, Pass, projection_pass
 from .shapes import Projection
 from .step import Rows, StepCounter, whole
 
-__all__ = ["CLOSE", "Comparison", "Design", "compare", "published_designs"]
+__all__ = ["CLOSE", "Comparison", "Design", "PublishedReplay", "compare", "published_designs", "published_replay"]
 
 FILE = Path(__file__).with_name("published.toml")
 CLOSE = 0.15  # relative error that counts as reproduced
@@ -56,6 +56,30 @@ class Design(Frozen):
         return 4 if self.weight_bits == 4 else 8
 
 
+class ReplayRow(Frozen):
+    """``ratio``: of all MLP evaluations; ``window`` None: full attention; seconds of a clip, PSNR against dense."""
+
+    ratio: float
+    window: int | None = None
+    seconds: float
+    psnr_db: float
+
+
+class PublishedReplay(Frozen):
+    """What the paper of replay measured."""
+
+    work: str
+    board: str
+    model_name: str
+    dense_seconds: float
+    note: str
+    rows: tuple[ReplayRow, ...]
+
+    def speed_up(self, row: ReplayRow) -> float:
+        """Over the dense clip."""
+        return self.dense_seconds / row.seconds
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Predicted beside published; ``use`` of the peak bandwidth that was planned with, ``stated`` or assumed."""
@@ -78,6 +102,10 @@ class Comparison:
 
 def published_designs() -> tuple[Design, ...]:
     return tuple(Design.model_validate(entry) for entry in tomllib.loads(FILE.read_text("utf-8"))["design"])
+
+
+def published_replay() -> PublishedReplay:
+    return PublishedReplay.model_validate(tomllib.loads(FILE.read_text("utf-8"))["replay"])
 
 
 def compare(design: Design, counter: Counter) -> Comparison:
