@@ -23,6 +23,7 @@ from ..planner.published import published_replay
 from ..report.sweep import PublishedPoint, SweepFacts, write_sweep_report
 from .clip import machine, versions
 from .console import command_line, emit, examples, json_option, progress, say, table
+from .prompt_file import prompt_lines
 
 __all__ = ["command"]
 
@@ -96,7 +97,7 @@ def command(bundles: tuple[Path, ...], out: Path, as_json: bool, **options: Any)
         out,
         frames=options["frames"],
         guidance=options["guidance"],
-        trial_prompts=_lines("--calibration-prompts", trial) if trial else (),
+        trial_prompts=prompt_lines("--calibration-prompts", trial) if trial else (),
         backend=options["backend"],
         prompts_option="--vbench" if options["vbench"] else "--prompts",
         bytes_needed=video_bytes(options["frames"] or longest, videos),
@@ -161,7 +162,7 @@ def _settings(options: dict[str, Any]) -> tuple[Setting, ...]:
 
 
 def _prompts(options: dict[str, Any]) -> list[str]:
-    given = [*options["prompt"], *(_lines("--prompts", options["prompts"]) if options["prompts"] else ())]
+    given = [*options["prompt"], *(prompt_lines("--prompts", options["prompts"]) if options["prompts"] else ())]
     if options["vbench"]:
         if given:
             raise UsageError("--vbench", "--prompt or --prompts beside it", "VBench's own prompts", "Drop the others.")
@@ -177,18 +178,6 @@ def _execute(options: dict[str, Any]) -> Execute:
     require_ray()
     check_address(options["ray"])
     return partial(run_with_ray, address=options["ray"])
-
-
-def _lines(option: str, path: Path) -> tuple[str, ...]:
-    """Not empty, without spaces around them."""
-    try:
-        lines = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not text in UTF-8"
-        raise UsageError(option, f"{path}: {reason}", "a text file, a prompt a line", "Correct the path.") from error
-    if not lines:
-        raise UsageError(option, f"{path} is empty", "a prompt a line", "Write some.")
-    return lines
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import click
 
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
+from ..evaluation.sweep import check_prompts
 from ..generation.calibrate import check_ratio
 from ..generation.run import check_frames, check_seed
 from ..output import check_output_folder
@@ -20,8 +21,9 @@ from ..tuning.tune import Request, store_thresholds, tune
 from ..tuning.workers import Followers, FollowSettings
 from .console import emit, examples, json_option, progress, table
 from .options import attention_of, attention_options
+from .prompt_file import prompt_lines
 
-__all__ = ["command", "read_prompts"]
+__all__ = ["command"]
 
 TARGET_OPTIONS = (
     click.option("--min-psnr", type=float, help="The most replay whose clips keep this PSNR against dense, in dB."),
@@ -89,28 +91,6 @@ def command(bundle: Path, as_json: bool, **options: Any) -> None:
     emit({"bundle": str(bundle), "stored": not options["dry_run"], **tuned.record(request)}, as_json, _show)
 
 
-def read_prompts(path: Path, bundle: Bundle, option: str) -> tuple[str, ...]:
-    """One a line, empty lines left out. UsageError for a file that cannot be read or has none, naming its line for a
-    prompt the model does not know."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UsageError(option, f"{path} cannot be read ({reason})", "a file of prompts", "Correct it.") from error
-    found = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                bundle.prompts.encode(line.strip(), bundle.manifest.frame_layout.prompt_length)
-            except UsageError as error:
-                known = "a prompt of the model"
-                raise UsageError(f"{path}, line {number}", str(error), known, "Correct it.") from error
-            found.append(line.strip())
-    if not found:
-        raise UsageError(option, f"{path} holds no prompt", "at least one, one a line", "Write some.")
-    return tuple(found)
-
-
 def _request(bundle: Bundle, frames: int, options: dict[str, Any]) -> Request:
     """UsageError for goals that contradict each other or cannot be, before any work."""
     goals = [name for name in ("replay_ratio", *TARGETS) if options[name] is not None]
@@ -139,11 +119,12 @@ def _scenes(bundle: Bundle, options: dict[str, Any]) -> tuple[tuple[Scene, ...],
     parts = []
     for option, own in (("--prompts", known[0::2]), ("--held-out", known[1::2] or known)):
         path = options[option[2:].replace("-", "_")]
-        prompts = own if path is None else read_prompts(path, bundle, option)
+        prompts = own if path is None else prompt_lines(option, path)
         if not prompts:
             raise UsageError(
                 option, "not given", "a file of prompts, since the model names none", f"Add {option} FILE."
             )
+        check_prompts([bundle], prompts, option)
         parts.append(prompts)
     first, clips = options["seed"], options["clips"]
     return tuple(

@@ -1,1 +1,1 @@
-"""What clips are worth, one by one and over a grid of settings, prompts and seeds: metrics, and the runs they are of."""
+"""What clips are worth, one by one and over a grid of settings, prompts and seeds: metrics, and the runs behind."""

@@ -18,9 +18,9 @@ from ..generation.record import Generation
 from ..generation.run import generate
 from ..generation.score import cross_entropy
 from ..report.arrays import shared_skip_ratio
-from .metrics import WINDOW, code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from ..video.decode import FrameDecoder
+from .metrics import WINDOW, code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
 from .moved import MovedBytes
 
 __all__ = ["Calibration", "Measured", "Run", "Subject", "perform"]

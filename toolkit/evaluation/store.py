@@ -29,8 +29,9 @@ ENDLESS = {"Infinity": math.inf, "-Infinity": -math.inf}
 TEXT, WHOLE, REAL, REALS = "text", "whole", "real", "reals"
 COLUMNS = {
     "bundle": TEXT, "recipe": TEXT, "setting": TEXT, "kind": TEXT, "policy": TEXT, "max_age": WHOLE, "refresh": WHOLE,
-    "attention_window": WHOLE, "attention_sinks": WHOLE, "attention_columns": WHOLE, "wanted_ratio": REAL, "thresholds": REALS, "prompt": TEXT,
-    "seed": TEXT, "frames": WHOLE, "steps": WHOLE, "seconds": REAL, "dense_seconds": REAL, "speed_up": REAL,
+    "attention_window": WHOLE, "attention_sinks": WHOLE, "attention_columns": WHOLE, "wanted_ratio": REAL,
+    "thresholds": REALS, "prompt": TEXT, "seed": TEXT, "frames": WHOLE, "steps": WHOLE,
+    "seconds": REAL, "dense_seconds": REAL, "speed_up": REAL,
     "steps_per_second": REAL, "bytes_per_step": REAL, "dense_bytes_per_step": REAL, "replay_ratio": REAL,
     "eligible_replay_ratio": REAL, "skipped_ratio": REAL, "psnr_db": REAL, "psnr_per_frame": REALS,
     "identical_frames": WHOLE, "ssim": REAL, "code_agreement": REAL, "nll": REAL, "dense_nll": REAL, "flicker": REAL,

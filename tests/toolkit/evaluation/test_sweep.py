@@ -27,6 +27,7 @@ from fastcar.toolkit.cli.clip import view_of
 from fastcar.toolkit.errors import OutputError, UsageError
 from fastcar.toolkit.evaluation.execute import run_in_processes
 from fastcar.toolkit.evaluation.grid import Grid, baselines
+from fastcar.toolkit.evaluation.metrics import flicker
 from fastcar.toolkit.evaluation.moved import MovedBytes
 from fastcar.toolkit.evaluation.statistics import pareto, setting_rows
 from fastcar.toolkit.evaluation.store import COLUMNS, Store, write_table
@@ -36,7 +37,7 @@ from fastcar.toolkit.generation.run import generate
 from fastcar.toolkit.generation.score import cross_entropy
 from fastcar.toolkit.planner.passes import int4_layers
 from fastcar.toolkit.program.descriptors import Opcode
-from fastcar.toolkit.report import flicker, summary
+from fastcar.toolkit.report import summary
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 
 PROMPTS, SEEDS, FRAMES = ("left turn", "braking"), 2, 3
