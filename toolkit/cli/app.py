@@ -23,6 +23,7 @@ COMMANDS = {
     "csim": "Generate through the overlay's C++, compare with onnxruntime, count beats and cycles.",
     "plan": "Estimate a model on a board: does it fit, how fast, what limits it.",
     "tune": "Find thresholds for a replay ratio or a quality, and store them in the bundle.",
+    "evaluate": "Measure replay with the model that comes with the project: the README's table and figure.",
     "boards": "List the boards, and which of them a bundle runs on.",
     "doctor": "Look for what is missing or wrong on this computer or board, and how to mend it.",
     "expand": "Multiply 4-bit weights out to 8 bits, for large models on this computer.",

@@ -17,7 +17,6 @@ from ..generation.calibrate import thresholds_for_ratio
 from ..generation.record import Generation
 from ..generation.run import generate
 from ..generation.score import cross_entropy
-from ..report.arrays import shared_skip_ratio
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from ..video.decode import FrameDecoder
 from .metrics import WINDOW, code_agreement, flicker, psnr, psnr_per_frame, ssim_per_frame
@@ -117,7 +116,7 @@ def _run(task: Run) -> Measured:
         "steps_per_second": made.steps_per_second,
         "replay_ratio": made.replay_ratio,
         "eligible_replay_ratio": made.eligible_replay_ratio,
-        "skipped_ratio": shared_skip_ratio(made),
+        "skipped_ratio": made.skipped_ratio,
         "bytes_per_step": _moved(subject.path).per_step(made) if subject.counted else math.nan,
         "nll": _nll(bundle, backend, task.prompt, made),
         "flicker": flicker(video),

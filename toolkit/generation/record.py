@@ -70,5 +70,14 @@ class Generation:
         return float(self.replay.sum()) / evaluations if evaluations > 0 else float("nan")
 
     @property
+    def skipped_ratio(self) -> float:
+        """Fraction of (step, layer) pairs in which every row replayed, frame 0 included.
+
+        One weight stream serves all rows of a step, so only these save the MLP's weight traffic.
+        """
+        pairs = self.steps * self.replay.shape[2]
+        return float(self.replay.all(axis=3).sum()) / pairs if pairs else 0.0
+
+    @property
     def steps_per_second(self) -> float:
         return self.replay.shape[0] * self.replay.shape[1] / float(self.seconds.sum())

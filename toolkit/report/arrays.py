@@ -9,7 +9,7 @@ import numpy as np
 
 from ..generation.record import Generation
 
-__all__ = ["TasBins", "frame_layer_ratio", "layer_ratio", "place_ratio", "shared_skip_ratio", "tas_bins"]
+__all__ = ["TasBins", "frame_layer_ratio", "layer_ratio", "place_ratio", "tas_bins"]
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,6 @@ def place_ratio(run: Generation, rows: tuple[int, ...]) -> np.ndarray:
     """Share of (layer, row) pairs that replayed at each cell: (frames, grid height, grid width) float64."""
     share = run.cell_replay[..., list(rows)].mean(axis=(2, 3))
     return share.reshape(len(share), *run.grid)
-
-
-def shared_skip_ratio(run: Generation) -> float:
-    """Fraction of (step, layer) pairs in which every row replayed, frame 0 included.
-
-    One weight stream serves all rows of a step, so only these save the MLP's weight traffic.
-    """
-    pairs = run.steps * run.replay.shape[2]
-    return float(run.replay.all(axis=3).sum()) / pairs if pairs else 0.0
 
 
 def _edges(low: float, high: float, bins: int, thresholds: set[float]) -> np.ndarray:

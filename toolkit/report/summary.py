@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ..evaluation.metrics import WINDOW, code_agreement, flicker, psnr_per_frame, ssim_per_frame
-from .arrays import shared_skip_ratio
 from .view import RunView, check_comparable
 
 __all__ = ["pooled_psnr", "summary", "summary_table"]
@@ -51,7 +50,7 @@ def summary(replay: RunView, dense: RunView | None = None) -> dict[str, Number]:
         "steps_per_second": _rate(replay),
         "replay_ratio": _number(run.replay_ratio),
         "eligible_replay_ratio": _number(run.eligible_replay_ratio),
-        "skipped_ratio": _number(shared_skip_ratio(run)),
+        "skipped_ratio": _number(run.skipped_ratio),
         "flicker": _number(np.mean([flicker(clip) for clip in replay.frames])),
     }
     return numbers | (_comparison(replay, dense) if dense else {})

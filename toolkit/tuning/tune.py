@@ -76,11 +76,18 @@ class Tuned:
         }
 
 
-def tune(layers: int, followers: Followers, request: Request, advance: Advance = lambda *_: None) -> Tuned:
+def tune(
+    layers: int,
+    followers: Followers,
+    request: Request,
+    advance: Advance = lambda *_: None,
+    known: Tuned | None = None,
+) -> Tuned:
     """Each candidate deals the ratio to the layers in another way (``search.candidates``); the one whose predictions
     diverge least from the dense ones is chosen. With a target the ratio is bisected first, by generating clips.
 
-    UsageError if even the least replay misses the target.
+    ``known``: an earlier tuning on the same scenes, whose sensitivity is taken over. UsageError if even the least
+    replay misses the target.
     """
     stage = ["measuring sensitivity", 0]
 
@@ -95,7 +102,9 @@ def tune(layers: int, followers: Followers, request: Request, advance: Advance =
 
     scenes, replay = request.calibration, request.replay
     curves = (np.zeros(0), np.zeros((0, 0)))
-    if request.per_layer:
+    if request.per_layer and known is not None:
+        curves = np.array(known.points), np.array(known.sensitivity)
+    elif request.per_layer:
         curves = sensitivity(follow, scenes, replay, layers)
     stage[:] = ["finding thresholds", 0]
 
