@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 
@@ -16,11 +15,11 @@ from .embed import clip_media, place_tiles, player_data
 from .plots import frame_bars, frame_line, heat_map, tas_histogram
 from .settings_table import settings_table
 from .summary import summary, summary_table
+from .templating import TEMPLATES, template
 from .view import ReportFacts, RunView, check_comparable
 
 __all__ = ["report_html", "write_report"]
 
-TEMPLATES = Path(__file__).parent / "templates"
 CARDS = {
     "speed_up": "Speed-up",
     "steps_per_second": "Steps/s",
@@ -45,15 +44,8 @@ def write_report(path: str | os.PathLike[str], replay: RunView, dense: RunView |
 def report_html(replay: RunView, dense: RunView | None, facts: ReportFacts) -> str:
     """The text of the report."""
     check_comparable(replay, dense)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     numbers = summary(replay, dense)
-    return environment.get_template("report.html.j2").render(
+    return template("report.html.j2").render(
         style=_text("report.css"),
         script=_text("report.js"),
         prompts=replay.generation.prompts,

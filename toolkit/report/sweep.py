@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from ..evaluation.statistics import pareto, setting_rows
 from ..output import replacing
-from .document import TEMPLATES
 from .scatter import Point, scatter
+from .templating import TEMPLATES, template
 
 __all__ = ["PublishedPoint", "SweepFacts", "sweep_html", "write_sweep_report"]
 
@@ -61,16 +60,9 @@ def write_sweep_report(path: str | os.PathLike[str], rows: Sequence[dict[str, An
 
 def sweep_html(rows: Sequence[dict[str, Any]], facts: SweepFacts) -> str:
     """``rows``: of ``runs.parquet``, at least one. A section a bundle."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     settings = setting_rows(rows)
     bundles = list(dict.fromkeys(one["bundle"] for one in settings))
-    return environment.get_template("sweep.html.j2").render(
+    return template("sweep.html.j2").render(
         style=Markup((TEMPLATES / "report.css").read_text("utf-8") + (TEMPLATES / "sweep.css").read_text("utf-8")),
         facts=facts,
         runs=len(rows),
