@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -41,3 +43,14 @@ def run(*arguments: object) -> Outcome:
         signal.signal(signal.SIGTERM, handler)
     code = exit_.value.code
     return Outcome(0 if code is None else code, out.getvalue(), err.getvalue())
+
+
+def succeeded(outcome: Outcome) -> Outcome:
+    assert outcome.code == 0, outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    return outcome
+
+
+def parsed(outcome: Outcome) -> dict[str, Any]:
+    """Strict JSON, and stdout is nothing else."""
+    return json.loads(succeeded(outcome).stdout, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))

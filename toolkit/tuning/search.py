@@ -25,6 +25,7 @@ __all__ = [
 
 POINTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # at which each layer's sensitivity is measured
 TRIALS = 6
+EDGES = 1e-3, 1 - 1e-3  # of what is tried for a ratio that is neither nothing nor everything
 TOLERANCE = 0.005  # of the ratio over all layers
 
 Follow = Callable[[Sequence[tuple[Scene, ReplaySettings]]], list[Followed]]
@@ -81,18 +82,19 @@ def thresholds_for_shares(
             break
         missed = shares - trial.shares
         free = (shares > 0) & (shares < 1)
-        wanted = np.where(free, np.clip(wanted + missed, 1e-3, 1 - 1e-3), shares)
+        wanted = np.where(free, np.clip(wanted + missed, *EDGES), shares)
     return best
 
 
 def uniform_threshold(follow: Follow, scenes: Sequence[Scene], replay: ReplaySettings, ratio: float) -> Measured:
     """One threshold for all layers, by bisection once a trial lies on either side of the ratio."""
-    layers, wanted, best = 0, ratio, None
+    wanted, best = ratio, None
     much = little = None  # (threshold, ratio)
     _, scores = measure(follow, scenes, replay, ())
     layers = len(scores)
     for _ in range(TRIALS):
-        threshold = _between(much, little, ratio) if much and little else _quantile(scores, wanted)
+        bounded = much and little and math.isfinite(much[0])
+        threshold = _between(much, little, ratio) if bounded else _quantile(scores, wanted)
         trial, scores = measure(follow, scenes, replay, (threshold,) * layers)
         if best is None or abs(trial.ratio - ratio) < abs(best.ratio - ratio):
             best = trial
@@ -102,7 +104,7 @@ def uniform_threshold(follow: Follow, scenes: Sequence[Scene], replay: ReplaySet
             much = threshold, trial.ratio
         else:
             little = threshold, trial.ratio
-        wanted = float(np.clip(wanted + ratio - trial.ratio, 0.0, 1.0))
+        wanted = float(np.clip(wanted + ratio - trial.ratio, *EDGES))
     return best
 
 

@@ -10,13 +10,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
 import pytest
 from car_like import BACKBONE, LAYOUT, PIXELS
-from cli_runs import Outcome, run
+from cli_runs import parsed, run, succeeded
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -27,17 +26,6 @@ from fastcar.toolkit.cli.app import COMMANDS
 from fastcar.toolkit.cli.console import command_line, plain
 
 FILES = {"video.mp4", "video.gif", "sheet.png", "run.safetensors", "result.json"}
-
-
-def succeeded(outcome: Outcome) -> Outcome:
-    assert outcome.code == 0, outcome.stderr
-    assert "Traceback" not in outcome.stderr
-    return outcome
-
-
-def parsed(outcome: Outcome) -> dict[str, Any]:
-    """Strict JSON, and stdout is nothing else."""
-    return json.loads(succeeded(outcome).stdout, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
