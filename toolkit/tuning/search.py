@@ -26,7 +26,7 @@ __all__ = [
 POINTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # at which each layer's sensitivity is measured
 TRIALS = 6
 EDGES = 1e-3, 1 - 1e-3  # of what is tried for a ratio that is neither nothing nor everything
-TOLERANCE = 0.005  # of the ratio over all layers
+TOLERANCE = 0.01  # of the ratio over all layers
 
 Follow = Callable[[Sequence[tuple[Scene, ReplaySettings]]], list[Followed]]
 Thresholds = tuple[float | None, ...]
