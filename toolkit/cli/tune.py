@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from ..generation.calibrate import check_ratio
 from ..generation.run import check_frames, check_seed
 from ..output import check_output_folder
 from ..report.settings_table import threshold_text
-from ..settings import POLICIES, ReplaySettings
+from ..settings import POLICIES, AttentionSettings, ReplaySettings
 from ..tuning.quality import TARGETS, Target
 from ..tuning.teacher import Scene
 from ..tuning.tune import Request, store_thresholds, tune
 from ..tuning.workers import Followers, FollowSettings
 from .console import emit, examples, json_option, progress, table
-from .options import attention_of, attention_options
+from .options import attention_of, attention_options, setting_words
 from .prompt_file import prompt_lines
 
 __all__ = ["command"]
@@ -72,18 +73,17 @@ def command(bundle: Path, as_json: bool, **options: Any) -> None:
 
     Each layer's sensitivity is measured along dense clips: how far replay in it alone moves the predictions. The ratio
     is dealt to the layers by it and in other ways, one threshold for all among them, and the best is kept. Afterwards
-    `fastcar generate` replays by it without further options.
+    `fastcar generate` replays by it; limits on age, refreshes and windows tuned with are to be given again.
     """
     if bundle.is_file():
         raise UsageError(bundle, "an archive", "a bundle folder, to be written to", "Unpack it.")
     opened = Bundle.open(bundle)
     frames = check_frames(opened, options["frames"])
-    request = _request(opened, frames, options)
+    attention = attention_of(options, opened.manifest.frame_layout)
+    request = replace(_request(opened, frames, options), attention=attention)
     if not options["dry_run"]:
         check_output_folder(bundle)
-    settings = FollowSettings(
-        bundle, frames, opened.manifest.sampling, attention_of(options, opened.manifest.frame_layout)
-    )
+    settings = FollowSettings(bundle, frames, opened.manifest.sampling, attention)
     with Followers(settings, options["processes"]) as followers, progress() as advance:
         tuned = tune(opened.manifest.config.layers, followers, request, advance)
     if not options["dry_run"]:
@@ -98,16 +98,19 @@ def _request(bundle: Bundle, frames: int, options: dict[str, Any]) -> Request:
         every = ", ".join("--" + name.replace("_", "-") for name in ("replay_ratio", *TARGETS))
         raise UsageError(every, f"{len(goals)} of them", "exactly one", "Say what to tune for.")
     replay = ReplaySettings((), options["policy"], options["max_age"], options["refresh"])
-    check_ratio(options["replay_ratio"] or 0.0, frames, replay.max_age, replay.refresh)
+    wanted = "--" + goals[0].replace("_", "-")
+    check_ratio(options["replay_ratio"] or 0.0, frames, replay.max_age, replay.refresh, wanted)
     if options["clips"] < 1:
         raise UsageError("--clips", str(options["clips"]), "at least 1", "Ask for more.")
     check_seed(options["seed"])
+    if options["seed"] + 2 * options["clips"] > 1 << 64:  # held-out clips have the seeds after the others'
+        found = f"{options['seed']}, with --clips {options['clips']}"
+        raise UsageError("--seed", found, f"at most 2^64 - {2 * options['clips']}", "Choose a smaller seed.")
     target = None
     if goals[0] in TARGETS:
         field, low, high, expected = TARGETS[goals[0]]
         if not low < options[goals[0]] < high:
-            option = "--" + goals[0].replace("_", "-")
-            raise UsageError(option, str(options[goals[0]]), expected, "Give another value.")
+            raise UsageError(wanted, str(options[goals[0]]), expected, "Give another value.")
         target = Target(field, options[goals[0]])
     calibration, held_out = _scenes(bundle, options)
     return Request(calibration, held_out, replay, options["replay_ratio"], target, not options["uniform"])
@@ -152,3 +155,6 @@ def _show(result: dict[str, Any]) -> None:
     table("on held-out clips, against dense", rows, ("", "uniform threshold", "chosen"))
     chosen = result["candidates"][result["chosen"]]["thresholds"]
     click.echo(f"thresholds: {threshold_text(tuple(chosen))}{'' if result['stored'] else ' (not stored)'}")
+    replay = ReplaySettings((), result["policy"], result["max_age"], result["refresh"])
+    if words := setting_words(replay, AttentionSettings(**result["attention"])):
+        click.echo(f"they are for: fastcar generate {words}")
