@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
+from ..evaluation.metrics import WINDOW
 from ..evaluation.sweep import check_prompts
 from ..generation.calibrate import check_ratio
 from ..generation.run import check_frames, check_seed
@@ -20,6 +22,7 @@ from ..tuning.quality import TARGETS, Target
 from ..tuning.teacher import Scene
 from ..tuning.tune import Request, store_thresholds, tune
 from ..tuning.workers import Followers, FollowSettings
+from ..video.decode import FrameDecoder
 from .console import emit, examples, json_option, progress, table
 from .options import attention_of, attention_options, setting_words
 from .prompt_file import prompt_lines
@@ -112,8 +115,20 @@ def _request(bundle: Bundle, frames: int, options: dict[str, Any]) -> Request:
         if not low < options[goals[0]] < high:
             raise UsageError(wanted, str(options[goals[0]]), expected, "Give another value.")
         target = Target(field, options[goals[0]])
+        if field == "ssim":
+            _check_pictures(bundle)
     calibration, held_out = _scenes(bundle, options)
     return Request(calibration, held_out, replay, options["replay_ratio"], target, not options["uniform"])
+
+
+def _check_pictures(bundle: Bundle) -> None:
+    """UsageError for pictures smaller than the window of SSIM, which is no number then."""
+    layout, depth = bundle.manifest.frame_layout, bundle.manifest.depth
+    codes = np.zeros((1, *layout.grid, *([depth.codes_per_position] if depth else [])), np.int32)
+    height, width = FrameDecoder(bundle, threads=1)(codes).shape[1:3]
+    if min(height, width) < WINDOW:
+        found, expected = f"pictures of {width} x {height}", f"{WINDOW} x {WINDOW} or larger, the window of SSIM"
+        raise UsageError("--min-ssim", found, expected, "Tune for --min-psnr.")
 
 
 def _scenes(bundle: Bundle, options: dict[str, Any]) -> tuple[tuple[Scene, ...], tuple[Scene, ...]]:

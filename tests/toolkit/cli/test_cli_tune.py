@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from car_like import BACKBONE, LAYOUT
 from cli_runs import parsed, run, succeeded
+from depth_bundle import depth_bundle
 
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
 from fastcar.toolkit.tuning.tune import tune
@@ -133,3 +134,10 @@ def test_a_bundle_that_was_replaced_meanwhile_is_left_alone(bundle: Path, monkey
     outcome = run("tune", bundle, "--replay-ratio", 0.5, "--uniform", *SMALL)
     assert outcome.code == 2 and "another bundle since" in outcome.error
     assert (bundle / MANIFEST).read_bytes() == written[0]
+
+
+def test_no_ssim_of_pictures_smaller_than_its_window(tmp_path: Path, monkeypatch):
+    depth_bundle(tmp_path / "depth")
+    monkeypatch.setattr("fastcar.toolkit.cli.tune.Followers", lambda *_: pytest.fail("no work may start"))
+    outcome = run("tune", tmp_path / "depth", "--min-ssim", 0.5, "--prompts", "x")
+    assert outcome.code == 2 and "--min-ssim: pictures of 3 x 2; expected" in outcome.error
