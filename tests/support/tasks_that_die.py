@@ -48,3 +48,7 @@ def breaks(number: int) -> int:
 def slow_after_the_first(number: int) -> int:
     time.sleep(0 if number == 0 else 60)
     return number
+
+
+def own_process(_: int) -> int:
+    return os.getpid()

@@ -19,7 +19,7 @@ from ..generation.run import check_frames, check_seed, generate
 from ..program.packed import Packed
 from .clip import check_clip_folder, context_notice, facts_of, sampling_of, view_of, write_clip
 from .console import command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options, replay_of
+from .options import attention_of, clip_options, replay_of, tuned_notice
 
 __all__ = ["command"]
 
@@ -56,6 +56,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path | None, as_json: b
     if out:
         check_clip_folder(out, frames, len(prompts))
     if notice := context_notice(opened.manifest.frame_layout, frames, attention):
+        say(notice)
+    if notice := tuned_notice(opened.manifest, options, replay, attention):
         say(notice)
     engine = _engine(opened, options["board"])
     with progress() as advance:

@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from ..bundle.bundle import Bundle
+from ..errors import UsageError
 from ..evaluation.execute import run_in_processes
 from ..evaluation.setting import Setting
 from ..evaluation.statistics import setting_rows
-from ..evaluation.store import write_table
+from ..evaluation.store import require_polars, write_table
 from ..evaluation.sweep import default_processes, plan_sweep, run_sweep
+from ..generation.run import frames_within
 from ..output import check_output_folder, replacing
 from ..report.evaluation import evaluation_figure, evaluation_table
 from ..report.sweep import SweepFacts, write_sweep_report
@@ -21,7 +23,7 @@ from ..tuning.teacher import Scene
 from ..tuning.tune import Request, Tuned, tune
 from ..tuning.workers import Followers, FollowSettings
 from .clip import machine, versions
-from .console import Advance, emit, examples, json_option, progress, say, table
+from .console import Advance, command_line, emit, examples, json_option, progress, say, table
 
 __all__ = ["command"]
 
@@ -46,6 +48,8 @@ def command(out: Path, seeds: int, frames: int | None, processes: int | None, as
     cores.
     """
     check_output_folder(out, BYTES)
+    require_polars()
+    _check_frames(frames)
     bundles = {criterion: _bundle(out / f"car-{criterion}", criterion) for criterion in ("tas", "mlp-input")}
     number = processes or default_processes(list(bundles.values()))
     with progress() as advance:
@@ -63,7 +67,7 @@ def command(out: Path, seeds: int, frames: int | None, processes: int | None, as
             for criterion, settings in (("tas", _settings(bundles["tas"], tuned)), ("mlp-input", _similarity()))
         ]
         rows = [row for plan in plans for row in run_sweep(plan, run_in_processes, number, advance, say)]
-    command_again = f"fastcar evaluate --seeds {seeds}"
+    command_again = command_line("evaluate", seeds=seeds, frames=frames, processes=processes, out=out)
     facts = SweepFacts(machine(), number, versions(), command_again)
     settings = setting_rows(rows)
     files = [*write_table(out, rows), write_sweep_report(out / "sweep.html", rows, facts)]
@@ -73,6 +77,14 @@ def command(out: Path, seeds: int, frames: int | None, processes: int | None, as
         files.append(out / name)
     held_out = {ratio: {way: vars(found) for way, found in one.held_out.items()} for ratio, one in tuned.items()}
     emit({"settings": settings, "held_out": held_out, "files": [*map(str, files)]}, as_json, _show)
+
+
+def _check_frames(frames: int | None) -> None:
+    """UsageError, before the minutes that exports take."""
+    from ...export.importers import load_model
+
+    if frames_within("car", load_model("car").layout, frames) < 2:
+        raise UsageError("--frames", str(frames), "at least 2: frame 0 never replays", "Ask for more.")
 
 
 def _bundle(path: Path, criterion: str) -> Bundle:

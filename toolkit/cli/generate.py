@@ -21,7 +21,7 @@ from ..report import RunView, summary_table
 from ..settings import ReplaySettings
 from .clip import check_clip_folder, context_notice, facts_of, generate_clip, ratio_notice, sampling_of, write_clip
 from .console import Advance, command_line, emit, examples, json_option, progress, say, table
-from .options import attention_of, clip_options, device_of, device_options, hold_options, replay_of
+from .options import attention_of, clip_options, device_of, device_options, hold_options, replay_of, tuned_notice
 
 __all__ = ["command"]
 
@@ -83,6 +83,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     replay = replace(replay, hold=_held(opened, options, frames, len(prompts) * (2 if sampling.guided else 1)))
     check_clip_folder(out, frames, len(prompts))
     if notice := context_notice(opened.manifest.frame_layout, frames, attention):
+        say(notice)
+    if notice := tuned_notice(opened.manifest, options, replay, attention):
         say(notice)
     if options["backend"] in ("csim", "pynq"):  # before an engine is compiled or loaded
         opened.require_packed()

@@ -10,11 +10,21 @@ import click
 
 from ..backends.registry import DeviceChoice
 from ..bundle.bundle import Bundle
+from ..bundle.manifest import Manifest
 from ..config import FrameLayout
 from ..errors import UsageError
 from ..settings import POLICIES, AttentionSettings, ReplaySettings, window_positions
 
-__all__ = ["attention_of", "attention_options", "clip_options", "device_of", "device_options", "replay_of"]
+__all__ = [
+    "attention_of",
+    "attention_options",
+    "clip_options",
+    "device_of",
+    "device_options",
+    "replay_of",
+    "setting_words",
+    "tuned_notice",
+]
 
 Command = Callable[..., Any]
 NAMED = {"never": None, "always": float("-inf")}
@@ -79,6 +89,7 @@ CLIP = (
 )
 
 
+HELD = ("hold_replay_ratio", "hold_frame_time")
 HOLD = (
     click.option(
         "--hold-replay-ratio", type=float, help="Move the thresholds from frame to frame to replay this share of each."
@@ -150,3 +161,34 @@ def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
         thresholds = given * (layers if len(given) == 1 else 1)
     policy = bundle.manifest.policy if options["policy"] is None else options["policy"]
     return ReplaySettings(thresholds, policy, options["max_age"], options["refresh"])
+
+
+def setting_words(replay: ReplaySettings, attention: AttentionSettings) -> str:
+    """The options, but for thresholds, that give these settings: none for what is the default."""
+    given = {
+        "--max-age": replay.max_age,
+        "--refresh": replay.refresh,
+        "--attention-window": attention.window,
+        "--attention-sinks": attention.sinks,
+        "--attention-columns": attention.columns,
+    }
+    return " ".join(f"{option} {value}" for option, value in given.items() if value)
+
+
+def tuned_notice(
+    manifest: Manifest, options: dict[str, Any], replay: ReplaySettings, attention: AttentionSettings
+) -> str | None:
+    """A line for the user if the run replays by the bundle's thresholds, but otherwise than they were tuned for."""
+    record = manifest.record.get("tuning")
+    others = any(options.get(name) is not None for name in ("threshold", "replay_ratio", *HELD))
+    if not isinstance(record, dict) or others or not replay.thresholds:
+        return None
+    tuned = ReplaySettings((), record.get("policy", "independent"), record.get("max_age"), record.get("refresh"))
+    seen = AttentionSettings(**record.get("attention", {}))
+    if (tuned.policy, setting_words(tuned, seen)) == (replay.policy, setting_words(replay, attention)):
+        return None
+    one, other = (
+        f"--policy {settings.policy} {setting_words(settings, sees)}".strip()
+        for settings, sees in ((tuned, seen), (replay, attention))
+    )
+    return f"note: the bundle's thresholds were tuned with {one}; this run has {other}: its replay ratio is another"

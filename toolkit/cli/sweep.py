@@ -126,7 +126,7 @@ def _missed(rows: list[dict[str, Any]]) -> list[str]:
     found = []
     for one in setting_rows(rows):
         share = one["eligible_replay_ratio"]
-        if one["kind"] == "replay_ratio" and share and abs(share["mean"] - one["wanted_ratio"]) > PROMISED:
+        if one["wanted_ratio"] is not None and share and abs(share["mean"] - one["wanted_ratio"]) > PROMISED:
             found.append(f"{one['bundle']}, {one['setting']}: replayed {share['mean']:.2f} of the eligible on average.")
     return found
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
+from ..evaluation.metrics import WINDOW
 from ..evaluation.sweep import check_prompts
 from ..generation.calibrate import check_ratio
 from ..generation.run import check_frames, check_seed
 from ..output import check_output_folder
 from ..report.settings_table import threshold_text
-from ..settings import POLICIES, ReplaySettings
+from ..settings import POLICIES, AttentionSettings, ReplaySettings
 from ..tuning.quality import TARGETS, Target
 from ..tuning.teacher import Scene
 from ..tuning.tune import Request, store_thresholds, tune
 from ..tuning.workers import Followers, FollowSettings
+from ..video.decode import FrameDecoder
 from .console import emit, examples, json_option, progress, table
-from .options import attention_of, attention_options
+from .options import attention_of, attention_options, setting_words
 from .prompt_file import prompt_lines
 
 __all__ = ["command"]
@@ -72,18 +76,17 @@ def command(bundle: Path, as_json: bool, **options: Any) -> None:
 
     Each layer's sensitivity is measured along dense clips: how far replay in it alone moves the predictions. The ratio
     is dealt to the layers by it and in other ways, one threshold for all among them, and the best is kept. Afterwards
-    `fastcar generate` replays by it without further options.
+    `fastcar generate` replays by it; limits on age, refreshes and windows tuned with are to be given again.
     """
     if bundle.is_file():
         raise UsageError(bundle, "an archive", "a bundle folder, to be written to", "Unpack it.")
     opened = Bundle.open(bundle)
     frames = check_frames(opened, options["frames"])
-    request = _request(opened, frames, options)
+    attention = attention_of(options, opened.manifest.frame_layout)
+    request = replace(_request(opened, frames, options), attention=attention)
     if not options["dry_run"]:
         check_output_folder(bundle)
-    settings = FollowSettings(
-        bundle, frames, opened.manifest.sampling, attention_of(options, opened.manifest.frame_layout)
-    )
+    settings = FollowSettings(bundle, frames, opened.manifest.sampling, attention)
     with Followers(settings, options["processes"]) as followers, progress() as advance:
         tuned = tune(opened.manifest.config.layers, followers, request, advance)
     if not options["dry_run"]:
@@ -98,19 +101,34 @@ def _request(bundle: Bundle, frames: int, options: dict[str, Any]) -> Request:
         every = ", ".join("--" + name.replace("_", "-") for name in ("replay_ratio", *TARGETS))
         raise UsageError(every, f"{len(goals)} of them", "exactly one", "Say what to tune for.")
     replay = ReplaySettings((), options["policy"], options["max_age"], options["refresh"])
-    check_ratio(options["replay_ratio"] or 0.0, frames, replay.max_age, replay.refresh)
+    wanted = "--" + goals[0].replace("_", "-")
+    check_ratio(options["replay_ratio"] or 0.0, frames, replay.max_age, replay.refresh, wanted)
     if options["clips"] < 1:
         raise UsageError("--clips", str(options["clips"]), "at least 1", "Ask for more.")
     check_seed(options["seed"])
+    if options["seed"] + 2 * options["clips"] > 1 << 64:  # held-out clips have the seeds after the others'
+        found = f"{options['seed']}, with --clips {options['clips']}"
+        raise UsageError("--seed", found, f"at most 2^64 - {2 * options['clips']}", "Choose a smaller seed.")
     target = None
     if goals[0] in TARGETS:
         field, low, high, expected = TARGETS[goals[0]]
         if not low < options[goals[0]] < high:
-            option = "--" + goals[0].replace("_", "-")
-            raise UsageError(option, str(options[goals[0]]), expected, "Give another value.")
+            raise UsageError(wanted, str(options[goals[0]]), expected, "Give another value.")
         target = Target(field, options[goals[0]])
+        if field == "ssim":
+            _check_pictures(bundle)
     calibration, held_out = _scenes(bundle, options)
     return Request(calibration, held_out, replay, options["replay_ratio"], target, not options["uniform"])
+
+
+def _check_pictures(bundle: Bundle) -> None:
+    """UsageError for pictures smaller than the window of SSIM, which is no number then."""
+    layout, depth = bundle.manifest.frame_layout, bundle.manifest.depth
+    codes = np.zeros((1, *layout.grid, *([depth.codes_per_position] if depth else [])), np.int32)
+    height, width = FrameDecoder(bundle, threads=1)(codes).shape[1:3]
+    if min(height, width) < WINDOW:
+        found, expected = f"pictures of {width} x {height}", f"{WINDOW} x {WINDOW} or larger, the window of SSIM"
+        raise UsageError("--min-ssim", found, expected, "Tune for --min-psnr.")
 
 
 def _scenes(bundle: Bundle, options: dict[str, Any]) -> tuple[tuple[Scene, ...], tuple[Scene, ...]]:
@@ -152,3 +170,6 @@ def _show(result: dict[str, Any]) -> None:
     table("on held-out clips, against dense", rows, ("", "uniform threshold", "chosen"))
     chosen = result["candidates"][result["chosen"]]["thresholds"]
     click.echo(f"thresholds: {threshold_text(tuple(chosen))}{'' if result['stored'] else ' (not stored)'}")
+    replay = ReplaySettings((), result["policy"], result["max_age"], result["refresh"])
+    if words := setting_words(replay, AttentionSettings(**result["attention"])):
+        click.echo(f"they are for: fastcar generate {words}")

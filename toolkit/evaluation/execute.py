@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import UsageError
 
-__all__ = ["ONE_THREAD", "Execute", "lost_twice", "run_in_processes"]
+__all__ = ["ONE_THREAD", "Execute", "Processes", "lost_twice", "run_in_processes"]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -45,51 +45,82 @@ def run_in_processes(
     What ``perform`` raises is raised here. ``on_lost`` is told of a process that died in a task, which is done once
     more; UsageError if that happens again. Nothing is left running, whatever happens.
     """
-    waiting, again = deque(range(len(tasks))), set[int]()
-    workers: list[_Worker] = []
-    try:
-        while waiting or any(worker.task is not None for worker in workers):
-            while waiting and len(workers) < min(processes, len(tasks)):
-                workers.append(_start(perform))
-            for worker in workers:
-                if worker.task is None and waiting:
-                    _give(worker, waiting.popleft(), tasks)
-            handles = [handle for worker in workers for handle in (worker.connection, worker.process.sentinel)]
-            ready = wait(handles)
-            for worker in [w for w in workers if w.connection in ready or w.process.sentinel in ready]:
-                index = worker.task
-                try:
-                    done, result = worker.connection.recv()
-                except (EOFError, OSError):  # it died
-                    worker.process.join()
-                    workers.remove(worker)
-                    worker.connection.close()
-                    if index is not None:
-                        how = _how(worker.process.exitcode)
-                        if index in again:
-                            raise lost_twice(how) from None
-                        again.add(index)
-                        on_lost(index, how)
-                        waiting.appendleft(index)
-                    continue
-                if not done:
-                    raise result
-                worker.task = None
-                on_done(index, result)
-    finally:
-        for worker in workers:
+    with Processes(perform, min(processes, len(tasks))) as running:
+        running.run(tasks, on_done, on_lost)
+
+
+class Processes:
+    """Up to ``number`` of them, started when they are needed, until the end of the context.
+
+    One whose parent is gone, even killed, ends after its task: it reads a connection that only the parent has.
+    """
+
+    def __init__(self, perform: Callable[[Any], Any], number: int, command: str = "sweep") -> None:
+        self._perform, self._number, self._command = perform, number, command
+        self._workers: dict[int, _Worker] = {}
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers.values():
             worker.process.terminate()
-        for worker in workers:
+        for worker in self._workers.values():
             worker.process.join(5)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
             worker.connection.close()
+        self._workers.clear()
+
+    def run(
+        self,
+        tasks: Sequence[Any],
+        on_done: Callable[[int, Any], None],
+        on_lost: Callable[[int, str], None] = lambda index, how: None,
+        owners: Sequence[int] | None = None,
+    ) -> None:
+        """As ``run_in_processes``; ``owners``: the process, 0 to ``number`` - 1, that has to do each task."""
+        anyone: deque[int] = deque(range(len(tasks)) if owners is None else ())
+        own = [deque(i for i, owner in enumerate(owners or ()) if owner == place) for place in range(self._number)]
+        again = set[int]()
+        while True:
+            for place, queue in enumerate(own):
+                waiting = queue or anyone
+                if waiting and (place not in self._workers or self._workers[place].task is None):
+                    if place not in self._workers:
+                        self._workers[place] = _start(self._perform)
+                    _give(self._workers[place], waiting.popleft(), tasks)
+            if not any(worker.task is not None for worker in self._workers.values()):
+                return
+            workers = self._workers.items()
+            ready = wait([handle for _, w in workers for handle in (w.connection, w.process.sentinel)])
+            for place, worker in [(p, w) for p, w in workers if w.connection in ready or w.process.sentinel in ready]:
+                index = worker.task
+                try:
+                    done, result = worker.connection.recv()
+                except (EOFError, OSError):  # it died
+                    worker.process.join()
+                    del self._workers[place]
+                    worker.connection.close()
+                    if index is not None:
+                        how = _how(worker.process.exitcode)
+                        if index in again:
+                            raise lost_twice(how, self._command) from None
+                        again.add(index)
+                        on_lost(index, how)
+                        (anyone if owners is None else own[place]).appendleft(index)
+                    continue
+                if not done:
+                    raise result
+                worker.task = None
+                on_done(index, result)
 
 
-def lost_twice(how: str) -> UsageError:
-    fix = "Is there enough memory? Try fewer --processes; what is finished is kept."
-    return UsageError("sweep", f"a run ended its process twice ({how})", "processes that live", fix)
+def lost_twice(how: str, command: str = "sweep") -> UsageError:
+    kept = "; what is finished is kept" if command == "sweep" else ""
+    fix = f"Is there enough memory? Try fewer --processes{kept}."
+    return UsageError(command, f"a run ended its process twice ({how})", "processes that live", fix)
 
 
 def _give(worker: _Worker, index: int, tasks: Sequence[Any]) -> None:

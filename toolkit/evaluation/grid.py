@@ -87,7 +87,12 @@ def attentions(option: str, text: str | None) -> tuple[AttentionSettings, ...]:
             return FULL_ATTENTION
         rest, _, columns = word.partition(":")
         window, _, sinks = rest.partition("+")
-        return AttentionSettings(int(sinks or 0), int(window), int(columns or 0))
+        parts = int(sinks or 0), int(window), int(columns or 0)
+        try:
+            return AttentionSettings(*parts)
+        except UsageError as error:
+            found = f"{word!r}, {error.subject.removeprefix('--attention-')} {error.found}"
+            raise UsageError(option, found, error.expected, f"Correct {option}.") from None
 
     expected = "full, WINDOW, WINDOW+SINKS or WINDOW:COLUMNS, such as full,256+4,128:2"
     return _parsed(option, text, one, expected) or (FULL_ATTENTION,)
@@ -126,6 +131,9 @@ def read_settings(path: Path) -> tuple[Setting, ...]:
         raise UsageError(path, found, expected, fix)
     found = [_entry(path, number, entry) for number, entry in enumerate(entries, 1)]
     names = [setting.name for setting in found]
+    if wrong := [one for one in found if one.title == DENSE.title and not one.is_reference]:
+        named = f"setting {found.index(wrong[0]) + 1}, a {wrong[0].kind} one, named {DENSE.title!r}"
+        raise UsageError(path, named, "that name for the dense reference alone", fix)
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(path, f"two settings named {twice[0]!r}", "a name each", fix)
     return tuple(found) if any(setting.is_reference for setting in found) else (DENSE, *found)

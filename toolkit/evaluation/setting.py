@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import model_validator
 
 from ..config import Frozen
@@ -100,13 +102,23 @@ class Setting(Frozen):
 
     def check(self, layers: int, frames: int) -> None:
         """UsageError if no run of ``frames`` can have this setting."""
-        self.replay(layers)
-        _ = self.attention
-        if self.replay_ratio is not None:
-            check_ratio(self.replay_ratio, frames, self.max_age, self.refresh, f"{self.title}: replay ratio")
+        try:
+            self.replay(layers)
+            _ = self.attention
+            if self.wanted_ratio is not None:
+                check_ratio(self.wanted_ratio, frames, self.max_age, self.refresh, f"--{self.kind.replace('_', '-')}")
+        except UsageError as error:  # of one run's options, under which a sweep's are not known
+            if error.subject.startswith("setting ") or error.subject == "--frames":
+                raise
+            raise self._unusable(_as_keys(f"{error.subject} {error.found}"), _as_keys(error.expected)) from None
 
     def _unusable(self, found: str, expected: str) -> UsageError:
         return UsageError(f"setting {self.title!r}", found, expected, "Correct it.")
+
+
+def _as_keys(text: str) -> str:
+    """With the names of fields for those of a run's options."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), text)
 
 
 DENSE = Setting()

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
-from ..generation.run import check_frames, check_seed
+from ..generation.run import check_frames
 from ..output import check_output_folder
 from ..settings import ReplaySettings
 from .execute import Execute
@@ -71,7 +71,8 @@ def plan_sweep(
     require_polars()
     if seeds < 1:
         raise UsageError("--seeds", str(seeds), "at least 1, how many to run of each prompt", "Ask for more.")
-    check_seed(seeds - 1)
+    if seeds > 1 << 32:
+        raise UsageError("--seeds", str(seeds), "at most 2^32", "Ask for fewer.")
     prompts = tuple(dict.fromkeys(prompts))
     check_prompts(bundles, prompts, prompts_option)
     check_prompts(bundles, trial_prompts, "--calibration-prompts")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..bundle.bundle import MANIFEST, Bundle
-from ..errors import UsageError
+from ..bundle.manifest import Manifest
+from ..errors import OutputError, UsageError
 from ..output import replacing
-from ..settings import ReplaySettings
+from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings
 from .quality import Quality, Target, mean_quality
 from .search import Candidate, Follow, Measured, candidates, measure, sensitivity, uniform_threshold
 from .teacher import Scene
@@ -27,7 +28,8 @@ Advance = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Request:
-    """``ratio`` of the eligible evaluations, or None and a ``target``. ``replay``: policy, limit on age, refresh.
+    """``ratio`` of the eligible evaluations, or None and a ``target``. ``replay``: policy, limit on age, refresh;
+    ``attention``: what the followers see; both are recorded.
     ``per_layer`` False: one threshold for all layers. The held-out scenes are not looked at before the end."""
 
     calibration: tuple[Scene, ...]
@@ -36,6 +38,7 @@ class Request:
     ratio: float | None = None
     target: Target | None = None
     per_layer: bool = True
+    attention: AttentionSettings = FULL_ATTENTION
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Tuned:
             "policy": request.replay.policy,
             "max_age": request.replay.max_age,
             "refresh": request.replay.refresh,
+            "attention": asdict(request.attention),
             "chosen": self.chosen.name,
             "candidates": {
                 one.name: {
@@ -127,16 +131,25 @@ def tune(
 
 
 def store_thresholds(bundle: Bundle, tuned: Tuned, request: Request) -> None:
-    """As the bundle's own, with their policy and record; the manifest is replaced at once. OutputError if it cannot."""
-    manifest = bundle.manifest.model_copy(
+    """As the bundle's own, with their policy and record; the manifest is replaced at once. OutputError if it cannot, or
+    if another bundle is there by now, whose manifest is kept."""
+    now = Manifest.read(bundle.path / MANIFEST)
+    if _untuned(now) != _untuned(bundle.manifest):
+        found, expected = "another bundle since the tuning began", "the one that was tuned"
+        raise OutputError(bundle.path, found, expected, "Tune it again.")
+    manifest = now.model_copy(
         update={
             "thresholds": tuned.chosen.measured.thresholds,
             "policy": request.replay.policy,
-            "record": {**bundle.manifest.record, "tuning": tuned.record(request)},
+            "record": {**now.record, "tuning": tuned.record(request)},
         }
     )
     with replacing(bundle.path / MANIFEST) as partial:
         manifest.write(partial)
+
+
+def _untuned(manifest: Manifest) -> dict[str, Any]:
+    return manifest.model_dump(exclude={"thresholds", "policy", "record"})
 
 
 def _best(found: Sequence[Candidate], ratio: float) -> Candidate:

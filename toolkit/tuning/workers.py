@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..backends.registry import open_backend
 from ..bundle.bundle import Bundle
+from ..evaluation.execute import Processes
 from ..generation.run import generate
 from ..settings import AttentionSettings, ReplaySettings, SamplingSettings
 from ..video.decode import FrameDecoder
@@ -43,38 +43,37 @@ class Generated:
 
 
 class Followers:
-    """``processes`` workers, onnxruntime on one thread in each; a scene belongs to one of them. A context manager."""
+    """``processes`` workers, onnxruntime on one thread in each; a scene belongs to one of them. A context manager,
+    after which none is left. One that dies is started once more for what it was doing; UsageError if it dies again."""
 
     def __init__(self, settings: FollowSettings, processes: int | None = None) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would inherit the locks of onnxruntime's threads
-        number = processes or os.cpu_count() or 1
-        self._pools = [ProcessPoolExecutor(1, context, _open, (settings,)) for _ in range(number)]
-        self._owner: dict[Scene, ProcessPoolExecutor] = {}
+        self._settings, self._number = settings, processes or os.cpu_count() or 1
+        self._processes = Processes(_perform, self._number, "tune")
+        self._owner: dict[Scene, int] = {}
 
     def __enter__(self) -> Followers:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for pool in self._pools:
-            pool.shutdown(wait=False, cancel_futures=True)
+    def __exit__(self, *raised: object) -> None:
+        self._processes.__exit__(*raised)
 
     def follow(self, jobs: Jobs, advance: Callable[[], None] = lambda: None) -> list[Followed]:
         """In the order of ``jobs``; ``advance`` is called as each is done. What a worker raises is raised."""
-        return self._all(_follow, jobs, advance)
+        return self._all("follow", jobs, advance)
 
     def generate(self, jobs: Jobs, advance: Callable[[], None] = lambda: None) -> list[Generated]:
         """Clips with replay, compared with the dense ones; likewise."""
-        return self._all(_generate, jobs, advance)
+        return self._all("generate", jobs, advance)
 
-    def _all(self, work: Callable[[Scene, ReplaySettings], Any], jobs: Jobs, advance: Callable[[], None]) -> list[Any]:
-        futures = []
-        for scene, replay in jobs:
-            pool = self._owner.setdefault(scene, self._pools[len(self._owner) % len(self._pools)])
-            futures.append(pool.submit(work, scene, replay))
-        found = []
-        for future in futures:
-            found.append(future.result())
+    def _all(self, work: str, jobs: Jobs, advance: Callable[[], None]) -> list[Any]:
+        owners = [self._owner.setdefault(scene, len(self._owner) % self._number) for scene, _ in jobs]
+        found: list[Any] = [None] * len(jobs)
+
+        def done(index: int, result: Any) -> None:
+            found[index] = result
             advance()
+
+        self._processes.run([(self._settings, work, *job) for job in jobs], done, owners=owners)
         return found
 
 
@@ -84,7 +83,7 @@ class _Worker:
     def __init__(self, settings: FollowSettings) -> None:
         self.bundle = Bundle.open(settings.bundle, verify=False)
         self.backend = open_backend("onnxruntime", self.bundle, 1)
-        self.decode = FrameDecoder(self.bundle)
+        self.decode = FrameDecoder(self.bundle, threads=1)
         self.common = {name: getattr(settings, name) for name in ("frames", "sampling", "attention")}
         self.teachers: dict[Scene, Teacher] = {}
 
@@ -105,16 +104,12 @@ class _Worker:
         return self.teachers[scene]
 
 
-_here: list[_Worker] = []  # of this process, made when it starts
+@lru_cache(maxsize=1)
+def _worker(settings: FollowSettings) -> _Worker:
+    """Of this process."""
+    return _Worker(settings)
 
 
-def _open(settings: FollowSettings) -> None:
-    _here[:] = [_Worker(settings)]
-
-
-def _follow(scene: Scene, replay: ReplaySettings) -> Followed:
-    return _here[0].follow(scene, replay)
-
-
-def _generate(scene: Scene, replay: ReplaySettings) -> Generated:
-    return _here[0].generate(scene, replay)
+def _perform(task: tuple[FollowSettings, str, Scene, ReplaySettings]) -> Followed | Generated:
+    settings, work, scene, replay = task
+    return getattr(_worker(settings), work)(scene, replay)

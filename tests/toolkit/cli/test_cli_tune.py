@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from car_like import BACKBONE, LAYOUT
 from cli_runs import parsed, run, succeeded
+from depth_bundle import depth_bundle
 
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
+from fastcar.toolkit.tuning.tune import tune
 
 SMALL = ("--clips", 1, "--processes", 1)
 
@@ -81,6 +83,8 @@ def test_clips_are_apart(bundle: Path, tmp_path: Path):
         (("--replay-ratio", 0.5, "--frames", LAYOUT.frames + 1), (f"--frames: {LAYOUT.frames + 1}",)),
         (("--replay-ratio", 0.5, "--prompts", "nowhere.txt"), ("--prompts", "nowhere.txt")),
         (("--replay-ratio", 0.5, "--seed", -1), ("--seed: -1",)),
+        (("--replay-ratio", 0.5, "--seed", 2**64 - 3, "--clips", 2), (f"--seed: {2**64 - 3}", "at most 2^64 - 4")),
+        (("--max-divergence", 0.5, "--frames", 1), ("--frames: 1", "with --max-divergence")),
     ],
 )
 def test_refused_before_any_work(bundle: Path, arguments: tuple, words: tuple[str, ...], monkeypatch):
@@ -101,3 +105,39 @@ def test_an_archive_is_not_written_to(bundle: Path, tmp_path: Path):
     outcome = run("tune", archive, "--replay-ratio", 0.5)
     assert outcome.code == 2 and "an archive" in outcome.error
     assert BACKBONE.layers == len(Bundle.open(archive).manifest.thresholds)
+
+
+def test_settings_that_thresholds_were_tuned_with_are_told(bundle: Path, tmp_path: Path):
+    window = ("--max-age", 2, "--attention-window", "1f")
+    words = f"--max-age 2 --attention-window {LAYOUT.tokens_per_frame}"
+    tuned = succeeded(run("tune", bundle, "--replay-ratio", 0.3, "--uniform", *window, *SMALL))
+    assert f"they are for: fastcar generate {words}" in tuned.stdout
+    generate = ("generate", bundle, "--prompt", "slow", "--out", tmp_path / "clip")
+    for others in ((), ("--max-age", 2), (*window, "--policy", "independent")):
+        said = succeeded(run(*generate, *others)).stderr
+        assert f"tuned with --policy all {words}; this run has --policy" in said
+    for others in (window, ("--threshold", 1), ("--dense",), ("--hold-replay-ratio", 0.3)):
+        assert "were tuned" not in succeeded(run(*generate, *others)).stderr
+
+
+def test_a_bundle_that_was_replaced_meanwhile_is_left_alone(bundle: Path, monkeypatch):
+    other = {"files": {**json.loads((bundle / MANIFEST).read_text())["files"], "more": {"sha256": "", "bytes": 0}}}
+    written: list[bytes] = []
+
+    def replaced(*arguments):
+        found = tune(*arguments)
+        (bundle / MANIFEST).write_text(json.dumps(json.loads((bundle / MANIFEST).read_text()) | other))
+        written.append((bundle / MANIFEST).read_bytes())
+        return found
+
+    monkeypatch.setattr("fastcar.toolkit.cli.tune.tune", replaced)
+    outcome = run("tune", bundle, "--replay-ratio", 0.5, "--uniform", *SMALL)
+    assert outcome.code == 2 and "another bundle since" in outcome.error
+    assert (bundle / MANIFEST).read_bytes() == written[0]
+
+
+def test_no_ssim_of_pictures_smaller_than_its_window(tmp_path: Path, monkeypatch):
+    depth_bundle(tmp_path / "depth")
+    monkeypatch.setattr("fastcar.toolkit.cli.tune.Followers", lambda *_: pytest.fail("no work may start"))
+    outcome = run("tune", tmp_path / "depth", "--min-ssim", 0.5, "--prompts", "x")
+    assert outcome.code == 2 and "--min-ssim: pictures of 3 x 2; expected" in outcome.error

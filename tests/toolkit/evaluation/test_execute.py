@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 import tasks_that_die
 
 from fastcar.toolkit.errors import UsageError
-from fastcar.toolkit.evaluation.execute import run_in_processes
+from fastcar.toolkit.evaluation.execute import Processes, run_in_processes
 
 
 def run(perform, tasks, processes: int = 2) -> tuple[dict[int, object], list[tuple[int, str]]]:
@@ -60,3 +62,44 @@ def test_an_interruption_ends_the_processes_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_in_processes(tasks_that_die.slow_after_the_first, [0, 1], 2, interrupted, lambda index, how: None)
     assert not multiprocessing.active_children() and time.monotonic() - start < 40
+
+
+def test_a_task_is_done_by_its_owner() -> None:
+    first: dict[int, object] = {}
+    second: dict[int, object] = {}
+    with Processes(tasks_that_die.own_process, 2) as running:
+        running.run(range(5), first.__setitem__, owners=[0, 1, 1, 0, 1])
+        running.run(range(2), second.__setitem__, owners=[1, 0])
+    assert first[0] == first[3] == second[1]
+    assert first[1] == first[2] == first[4] == second[0] != first[0]
+    assert not multiprocessing.active_children()
+
+
+def test_an_owner_that_dies_is_started_again(tmp_path: Path) -> None:
+    done: dict[int, object] = {}
+    with Processes(tasks_that_die.dies_once, 2) as running:
+        running.run([(str(tmp_path), number) for number in range(3)], done.__setitem__, owners=[0, 0, 0])
+    assert done == {0: (0, 1), 1: (1, 2), 2: (2, 1)}
+
+
+def test_processes_of_a_killed_parent_end(tmp_path: Path) -> None:
+    """Even those that wait for work."""
+    code = (
+        "import os, signal, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import tasks_that_die\n"
+        "from fastcar.toolkit.evaluation.execute import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    running = Processes(tasks_that_die.own_process, 1)\n"
+        "    running.run([0], lambda index, pid: print(pid, flush=True))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    script = tmp_path / "parent.py"
+    script.write_text(code, "utf-8")
+    support = str(Path(tasks_that_die.__file__).parent)
+    ended = subprocess.run([sys.executable, script, support], stdout=subprocess.PIPE, timeout=60)
+    worker = Path("/proc") / ended.stdout.decode().strip()
+    assert worker.name.isdigit()
+    deadline = time.monotonic() + 20
+    while worker.exists() and "Z" not in (worker / "stat").read_text().split()[2] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not worker.exists() or "Z" in (worker / "stat").read_text().split()[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,17 @@ def test_lists_are_parsed() -> None:
         (lambda: grid.baselines("--baseline", ["layer:1"]), "layers:1,2,3"),
         (lambda: grid.baselines("--baseline", ["layers:1,b"]), "'1,b'"),
         (lambda: grid.attentions("--attention", "16+x"), "WINDOW"),
-        (lambda: grid.attentions("--attention", "0"), "attention-window"),
+        (lambda: grid.attentions("--attention", "0"), "window 0"),
         (lambda: Setting(layers=(3,)).check(3, 4), "layers 0 to 2"),
         (lambda: Setting(threshold=(1.0, 2.0)).check(3, 4), "2 thresholds"),
-        (lambda: Setting(replay_ratio=1.5).check(3, 4), "ratio 1.5 independent: replay ratio"),
+        (lambda: Setting(replay_ratio=1.5).check(3, 4), "ratio 1.5 independent': replay_ratio"),
         (lambda: Setting(replay_ratio=0.9, max_age=1).check(3, 16), "at most"),
         (lambda: Setting(random=2.0).check(3, 4), "random"),
         (lambda: Setting(threshold=1.0, policy="any").check(3, 4), "policy"),
-        (lambda: Setting(threshold=1.0, attention_sinks=4).check(3, 4), "attention-sinks"),
+        (
+            lambda: Setting(threshold=1.0, attention_sinks=4).check(3, 4),
+            "attention_sinks 4 without a window; expected attention_window",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(call, words: str) -> None:
@@ -105,3 +109,39 @@ def test_a_wrong_file_is_refused_with_its_fault(tmp_path: Path, text: str, words
     assert str(file) in str(error.value)
     with pytest.raises(UsageError, match="No such file"):
         read_settings(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        (Setting(threshold=float("nan")), "setting 'threshold nan independent': threshold nan; expected a number"),
+        (Setting(threshold=(1.0, 2.0)), "setting 'threshold 1.0,2.0 independent': 2 thresholds; expected 1 or 3"),
+        (Setting(threshold=1.0, max_age=-1), "age -1': max_age -1; expected a positive number"),
+        (Setting(threshold=1.0, refresh=1), "refresh 1': refresh 1; expected 2"),
+        (Setting(random=2.0), "setting 'random 2.0': random 2.0; expected a ratio, 0 to 1"),
+        (Setting(hold_replay_ratio=float("nan")), "setting 'hold nan independent': hold_replay_ratio nan"),
+        (Setting(hold_replay_ratio=0.9, max_age=1), "hold_replay_ratio 0.9; expected at most 0.50 with max_age 1"),
+        (Setting(random=0.9, max_age=1), "random 0.9; expected at most 0.50 with max_age 1"),
+        (Setting(replay_ratio=1.5), "setting 'ratio 1.5 independent': replay_ratio 1.5; expected 0 (dense) to 1"),
+        (Setting(attention_window=0), "attention_window 0; expected a positive number"),
+    ],
+)
+def test_what_no_run_can_have_is_told_of_its_setting(setting: Setting, found: str) -> None:
+    with pytest.raises(UsageError) as error:
+        setting.check(3, 5)
+    assert found in str(error.value) and error.value.subject == f"setting {setting.title!r}"
+
+
+def test_windows_are_refused_under_the_option_of_the_list() -> None:
+    for text, found in (("0", "window 0;"), ("8+-1", "sinks -1;"), ("8:99", "columns 99;")):
+        with pytest.raises(UsageError, match=f"--attention: '{re.escape(text)}', {found}"):
+            grid.attentions("--attention", f"full,{text}")
+
+
+def test_nothing_but_the_reference_is_named_dense(tmp_path: Path) -> None:
+    """Their rows would be taken for runs of one setting."""
+    (tmp_path / "s.toml").write_text('[[setting]]\nname = "a"\n[[setting]]\nname = "dense"\nreplay_ratio = 0.5\n')
+    with pytest.raises(UsageError, match="setting 2, a replay_ratio one, named 'dense'"):
+        read_settings(tmp_path / "s.toml")
+    (tmp_path / "s.toml").write_text('[[setting]]\nname = "dense"\n')
+    assert [setting.is_reference for setting in read_settings(tmp_path / "s.toml")] == [True]

@@ -24,11 +24,14 @@ from fastcar.hls.counting import ANY_ENGINE
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.cli.clip import view_of
+from fastcar.toolkit.cli.prompt_file import prompt_lines
+from fastcar.toolkit.cli.sweep import _missed
 from fastcar.toolkit.errors import OutputError, UsageError
 from fastcar.toolkit.evaluation.execute import run_in_processes
 from fastcar.toolkit.evaluation.grid import Grid, baselines
 from fastcar.toolkit.evaluation.metrics import flicker
 from fastcar.toolkit.evaluation.moved import MovedBytes
+from fastcar.toolkit.evaluation.setting import Setting
 from fastcar.toolkit.evaluation.statistics import pareto, setting_rows
 from fastcar.toolkit.evaluation.store import COLUMNS, Store, write_table
 from fastcar.toolkit.evaluation.sweep import Plan, plan_sweep, run_sweep
@@ -245,6 +248,8 @@ def test_bad_input_is_told_before_any_work(bundle: Bundle, tmp_path: Path) -> No
         plan_sweep([bundle], settings, PROMPTS, 1, tmp_path, frames=1)
     with pytest.raises(UsageError, match="--seeds"):
         plan_sweep([bundle], settings, PROMPTS, 0, tmp_path)
+    with pytest.raises(UsageError, match="--seeds: 100000000000000000000; expected at most"):
+        plan_sweep([bundle], settings, PROMPTS, 10**20, tmp_path)
     with pytest.raises(UsageError, match="twice"):
         plan_sweep([bundle, bundle], settings, PROMPTS, 1, tmp_path)
     with pytest.raises(OutputError, match="MiB free"):
@@ -290,3 +295,18 @@ def test_the_command(bundle_w8a8: Path, tmp_path: Path) -> None:
 def test_the_command_refuses(bundle_w8a8: Path, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     outcome = fastcar_run("sweep", bundle_w8a8, *words, "--out", tmp_path / "out")
     assert outcome.code == 2 and expected in outcome.error and not (tmp_path / "out").exists()
+
+
+def test_ratios_that_were_missed_are_told(bundle: Bundle, tmp_path: Path) -> None:
+    """Of every kind that asks for one."""
+    missed = Setting(name="held", hold_replay_ratio=0.9), Setting(name="lots", random=0.9, policy="all")
+    plan = plan_sweep([bundle], [Setting(), *missed], ["braking"], 1, tmp_path, frames=2)
+    replayed = {"dense": 0.0, "held": 0.5, "lots": 0.88}
+    rows = [row | {"eligible_replay_ratio": replayed[row["setting"]]} for row in run_sweep(plan, Here(), 1)]
+    told = _missed(rows)
+    assert len(told) == 1 and "held: replayed 0.50" in told[0]
+
+
+def test_prompts_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_bytes(b"\xef\xbb\xbfbraking\r\n\r\n left turn \r\n")
+    assert prompt_lines("--prompts", tmp_path / "p.txt") == ("braking", "left turn")
