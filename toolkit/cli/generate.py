@@ -109,8 +109,9 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     interrupted = clip.generation.interrupted
     if not clip.generation.complete:
         say(f"{'interrupted' if interrupted else 'stopped'}: kept the {clip.generation.codes.shape[1]} finished frames")
-    elif (wanted := _wanted(options)) is not None and (notice := ratio_notice(wanted, clip)):
-        say(notice)
+    elif (wanted := _wanted(options)) is not None:
+        if notice := ratio_notice(wanted, clip, held=options["replay_ratio"] is None):
+            say(notice)
     if options["compare"] and dense is None:
         interrupted = interrupted or fault is None
         say(f"{'stopped' if fault else 'interrupted'} before the dense run was complete: no report.html")
@@ -136,7 +137,10 @@ def _held(bundle: Bundle, options: dict[str, Any], frames: int, rows: int) -> fl
     if seconds is None:
         return ratio
     attention = attention_of(options, bundle.manifest.frame_layout)
-    return shares_for_time(bundle, seconds, frames, rows, attention)
+    shares = shares_for_time(bundle, seconds, frames, rows, attention)
+    if missed := shares.count(1.0):
+        say(f"note: {missed} of {frames} frames take {seconds:g} s or more with every MLP replayed (estimated)")
+    return shares
 
 
 def _dense(

@@ -164,6 +164,21 @@ def test_a_missed_ratio_is_told(bundle_w8a8: Path, tmp_path: Path, monkeypatch: 
     assert "note: asked for a replay ratio of 0.5, this run has 1.00 of the eligible" in outcome.stderr
 
 
+def test_a_held_ratio_needs_no_thresholds_of_the_bundle(bundle_w8a8: Path, tmp_path: Path):
+    """By default no layer of a bundle replays; what is held finds its thresholds in the first frame's scores."""
+    assert not any(Bundle.open(bundle_w8a8).manifest.thresholds)
+    arguments = ("--prompt", "slow", "--hold-replay-ratio", 0.5, "--compare", "--out", tmp_path)
+    outcome = run("generate", bundle_w8a8, *arguments, "--json")
+    result = parsed(outcome)
+    replayed = load_file(tmp_path / "run.safetensors")["replay"]  # (frames, places, layers, rows)
+    early = replayed.reshape(-1, *replayed.shape[2:])[: 2 * LAYOUT.cells - 1]  # the last place decodes frame 2's first
+    assert not early.any() and 0.5 <= replayed[2:].mean() <= 1, "and makes up for the frame that could not"
+    assert result["threshold_offsets"][:2] == ["Infinity", "Infinity"]
+    assert "by the scores of the frame before" in (tmp_path / "report.html").read_text()
+    outcome = run("generate", bundle_w8a8, *arguments, "--frames", 2)
+    assert "has 0.00 of the eligible; the thresholds move from the third frame on" in succeeded(outcome).stderr
+
+
 def test_sampling_options_reach_the_run(bundle_w8a8: Path, tmp_path: Path):
     options = ("--temperature", 0, "--top-k", 3, "--top-p", 0.5, "--guidance", 1, "--policy", "mean", "--max-age", 2)
     result = parsed(
