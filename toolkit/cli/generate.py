@@ -109,9 +109,8 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     interrupted = clip.generation.interrupted
     if not clip.generation.complete:
         say(f"{'interrupted' if interrupted else 'stopped'}: kept the {clip.generation.codes.shape[1]} finished frames")
-    elif (wanted := _wanted(options)) is not None:
-        if notice := ratio_notice(wanted, clip, held=options["replay_ratio"] is None):
-            say(notice)
+    elif notice := _ratio_notice(clip, options):
+        say(notice)
     if options["compare"] and dense is None:
         interrupted = interrupted or fault is None
         say(f"{'stopped' if fault else 'interrupted'} before the dense run was complete: no report.html")
@@ -156,8 +155,10 @@ def _dense(
     return (dense if dense.generation.complete else None), dense.generation.fault
 
 
-def _wanted(options: dict[str, Any]) -> float | None:
-    return options["replay_ratio"] if options["hold_replay_ratio"] is None else options["hold_replay_ratio"]
+def _ratio_notice(clip: RunView, options: dict[str, Any]) -> str | None:
+    held = options["hold_replay_ratio"]
+    wanted = options["replay_ratio"] if held is None else held
+    return None if wanted is None else ratio_notice(wanted, clip, held is not None)
 
 
 def _memory_fault(backend: Backend) -> DeviceError | None:

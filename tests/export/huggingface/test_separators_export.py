@@ -214,7 +214,7 @@ def test_context_frames_as_the_prompt(model: LlamaForCausalLM, tmp_path: Path) -
     predicted = [14 + 4 * frame + cell for frame in range(4) for cell in range(3)]  # the slot token predicts the first
     assert np.corrcoef(dense.logits.ravel(), logits[predicted].ravel())[0, 1] > 0.99
     assert (generate(bundle, "scene-1", seed=5).codes != dense.codes).any()
-    with pytest.raises(UsageError, match=r"unknown word 'scene-3'; expected words of: , or one of: scene-1, scene-2"):
+    with pytest.raises(UsageError, match=r"unknown word 'scene-3'; expected one of: scene-1, scene-2"):
         generate(bundle, "scene-3")
 
 
