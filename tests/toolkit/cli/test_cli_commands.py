@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -24,7 +25,8 @@ import fastcar
 from fastcar.export.quantize import RECIPES
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
 from fastcar.toolkit.cli.app import COMMANDS
-from fastcar.toolkit.cli.console import command_line, plain
+from fastcar.toolkit.cli.console import command_line, plain, record_rows, table
+from fastcar.toolkit.report.settings_table import threshold_text
 
 FILES = {"video.mp4", "video.gif", "sheet.png", "run.safetensors", "result.json"}
 
@@ -177,6 +179,26 @@ def test_a_held_ratio_needs_no_thresholds_of_the_bundle(bundle_w8a8: Path, tmp_p
     assert "by the scores of the frame before" in (tmp_path / "report.html").read_text()
     outcome = run("generate", bundle_w8a8, *arguments, "--frames", 2)
     assert "has 0.00 of the eligible; the thresholds move from the third frame on" in succeeded(outcome).stderr
+
+
+def test_a_table_keeps_numbers_in_line_and_settings_whole(capsys: pytest.CaptureFixture[str]):
+    table("facts", [("number", "1.5"), ("text", "a sentence that is longer than any number in a table")])
+    table("runs", [("ratio 0.2\nindependent", *("1.234 (0.123)",) * 6)], ("setting", *("column",) * 6))
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"│ number │ 1\.5 +│", line) for line in lines)
+    assert any(line.startswith("│ ratio 0.2   │") for line in lines)
+    assert any(line.startswith("│ independent │") for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_bundles_record_is_told_with_units():
+    record = {"quantization_notes": [], "cross_entropy_fp32": 1.19887, "cross_entropy_change_percent": -0.0312}
+    assert record_rows(record) == [
+        ("quantization notes", "none"),
+        ("cross entropy fp32, nats/code", "1.1989"),
+        ("cross entropy, change", "-0.03 %"),
+    ]
+    assert threshold_text((None, -math.inf, -math.inf, 1.25)) == "layer 0: never, layers 1 to 2: always, layer 3: 1.25"
 
 
 def test_sampling_options_reach_the_run(bundle_w8a8: Path, tmp_path: Path):
