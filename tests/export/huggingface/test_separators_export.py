@@ -157,6 +157,8 @@ def test_cross_entropy_counts_codes_alone(bundle: Bundle, lines: Path, model: Ll
 
 def test_clips_of_the_user_hold_codes_alone(model: LlamaForCausalLM, tmp_path: Path) -> None:
     folder = saved(model, tmp_path / "model", EMU3 | {"clips": "clips.safetensors"})
+    with pytest.raises(CheckpointError, match="no such file; .* Correct it, or leave clips out"):
+        load_model(folder)
     codes = torch.randint(0, 40, (3, 3, 6))
     prompts = torch.tensor([[2, 9, 51, 1]] * 3)
     save_file({"codes": codes, "prompts": prompts}, folder / "clips.safetensors")
