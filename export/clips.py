@@ -30,8 +30,11 @@ class ClipSet:
 
 
 def read_clips(path: Path, layout: FrameLayout, vocab: int, fix: str) -> ClipSet:
-    """A safetensors file of ``codes`` and ``prompts``. CheckpointError if one is missing, of another shape, or holds
-    a code or a prompt token that cannot be; ``vocab``: tokens of the model; ``fix``: what to do then."""
+    """A safetensors file of ``codes`` and ``prompts``. CheckpointError if it is not there, or one of them is missing,
+    of another shape, or holds a code or a prompt token that cannot be; ``vocab``: tokens of the model; ``fix``: what to
+    do then."""
+    if not path.exists():
+        raise CheckpointError(path, "no such file", "the clips that the frame layout names", fix)
     store = TensorStore(path)
     shapes = {"codes": (layout.frames, layout.cells), "prompts": (layout.prompt_length,)}
     limits = {"codes": layout.codes, "prompts": vocab}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..toolkit.backends.golden import golden_length
 from ..toolkit.bundle.tensors import planned_tensors
 from ..toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from .quantize.activations import BATCH_POSITIONS
@@ -15,7 +16,7 @@ __all__ = ["Needs", "needs_of"]
 
 MIB = 1 << 20
 BASE = 700 * MIB  # the libraries
-SMALL_FILES = 64 * MIB  # graph, decoder, golden clip
+SMALL_FILES = 64 * MIB  # graph, decoder, golden nodes
 STREAMS = {"nearest": 1, "gptq": 2}  # hidden states of the calibration clips: float, and after quantized layers
 
 
@@ -48,7 +49,8 @@ def needs_of(
     layer = 5 * config.layer_weights + 4 * 8 * largest + 4 * batch + 8 * hessians
     whole = 7 * depth.weights(layout.codes, config.hidden) if depth else 0  # float32, int8, and one layer at work
     memory = BASE + max(layer, 8 * table, whole)
-    return Needs(weights + packed + spilled + SMALL_FILES, memory)
+    golden = 4 * golden_length(config, layout)[1] * layout.codes * (depth.codes_per_position if depth else 1)  # logits
+    return Needs(weights + packed + spilled + golden + SMALL_FILES, memory)
 
 
 def _positions(clips: torch.Tensor) -> int:

@@ -9,12 +9,22 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from ..config import BackboneConfig, FrameLayout
 from ..errors import BundleError
 from ..numerics.tas import NEVER
 from ..settings import ReplaySettings, SamplingSettings
 from .protocol import Backend, FrameRecord
 
-__all__ = ["SAMPLING", "START_STEPS", "GoldenDifference", "check_golden", "first_of", "record_golden", "run_golden"]
+__all__ = [
+    "SAMPLING",
+    "START_STEPS",
+    "GoldenDifference",
+    "check_golden",
+    "first_of",
+    "golden_length",
+    "record_golden",
+    "run_golden",
+]
 
 START_STEPS = 2  # enough to find a processor whose 8-bit products saturate, cheap enough for every start
 STEPS_INTO_FRAME_1 = 8
@@ -43,16 +53,23 @@ class GoldenDifference:
         return f"{self.name} {self.found} at {self.place}; expected {self.expected}"
 
 
+def golden_length(config: BackboneConfig, layout: FrameLayout) -> tuple[int, int]:
+    """Tokens of the prompt, and steps."""
+    steps = layout.tokens_per_frame + min(STEPS_INTO_FRAME_1, layout.tokens_per_frame)
+    if config.layers * config.layer_weights * (layout.prompt_length + steps) > SHORTENED_FROM:
+        return SHORT_PROMPT, SHORT_STEPS
+    return layout.prompt_length, steps
+
+
 def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
     """Run frame 0 and the first steps of frame 1 of the prompts ``tokens`` (2, prompt_length) and store all of it.
 
     Odd layers replay whatever is eligible, even ones never do, so both ways are in the record. Of a model whose steps
     take the reference seconds, ``SHORT_STEPS`` behind the prompt's last ``SHORT_PROMPT`` tokens: nothing replays.
     """
-    layout, layers = backend.layout, backend.config.layers
-    steps = layout.tokens_per_frame + min(STEPS_INTO_FRAME_1, layout.tokens_per_frame)
-    if layers * backend.config.layer_weights * (layout.prompt_length + steps) > SHORTENED_FROM:
-        tokens, steps = tokens[:, -SHORT_PROMPT:], SHORT_STEPS
+    layers = backend.config.layers
+    prompt, steps = golden_length(backend.config, backend.layout)
+    tokens = tokens[:, -prompt:]
     shape = (steps, 1) if backend.depth is None else (steps, 1, backend.depth.codes_per_position)
     draws = np.random.Philox(key=[0, 0]).random_raw(math.prod(shape)) >> np.uint64(40)
     clip = {

@@ -56,9 +56,9 @@ class Prompts(Frozen):
             if word not in self.words:
                 near = difflib.get_close_matches(prompt.strip(), self.sequences, n=1)
                 near = near or difflib.get_close_matches(word, self.words, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"Trained phrases: {', '.join(self.phrases)}."
-                names = f", or one of: {', '.join(self.sequences)}" if self.sequences else ""
-                expected = f"words of: {', '.join(sorted(self.words))}{names}"
+                hint = f"Did you mean {near[0]!r}?" if near else f"Known prompts: {', '.join(self.known)}."
+                known = (("words of", sorted(self.words)), ("one of", self.sequences))
+                expected = ", or ".join(f"{kind}: {', '.join(names)}" for kind, names in known if names)
                 raise UsageError("--prompt", f"unknown word {word!r}", expected, hint)
         if len(words) >= length:
             raise UsageError("--prompt", f"{len(words)} words", f"at most {length - 1}", f"Shorten {prompt!r}.")

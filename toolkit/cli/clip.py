@@ -130,12 +130,15 @@ def facts_of(
     )
 
 
-def ratio_notice(wanted: float, run: RunView) -> str | None:
-    """A line for the user if the run replayed another share of the eligible evaluations than asked for."""
+def ratio_notice(wanted: float, run: RunView, held: bool = False) -> str | None:
+    """A line for the user if the run replayed another share of the eligible evaluations than asked for; ``held``: in
+    each frame, by thresholds that the scores of the frame before tell."""
     achieved = run.generation.eligible_replay_ratio
     if abs(achieved - wanted) <= PROMISED:
         return None
-    return f"note: asked for a replay ratio of {wanted:g}, this run has {achieved:.2f} of the eligible; try --threshold"
+    moving = "the thresholds move from the third frame on: more frames, or a nearer --threshold"
+    fix = moving if held else "try --threshold"
+    return f"note: asked for a replay ratio of {wanted:g}, this run has {achieved:.2f} of the eligible; {fix}"
 
 
 def context_notice(layout: FrameLayout, frames: int, attention: AttentionSettings) -> str | None:

@@ -31,9 +31,12 @@ __all__ = [
     "plain",
     "progress",
     "recipe_option",
+    "record_rows",
     "say",
     "table",
 ]
+
+SHORT = 30  # letters of a cell that is no sentence
 
 STDERR = Console(stderr=True, highlight=False)
 STDOUT = Console(highlight=False)
@@ -84,14 +87,34 @@ def say(text: str) -> None:
 
 
 def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("", "")) -> None:
-    """On stdout, under a title that is never wrapped: it may hold a path to copy."""
+    """On stdout, under a title that is never wrapped: it may hold a path to copy.
+
+    Numbers end at the right, in line; a column that holds sentences starts at the left. Line ends in the first column
+    are kept, and it is not wrapped elsewhere then.
+    """
     out = Table(show_header=any(header))
     for index, name in enumerate(header):
-        out.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+        cells = [row[index] for row in rows]
+        left = index == 0 or any(len(cell) > SHORT for cell in cells)
+        kept = index == 0 and any("\n" in cell for cell in cells)
+        out.add_column(name, justify="left" if left else "right", overflow="fold", no_wrap=kept)
     for row in rows:
         out.add_row(*map(Text, row))
     STDOUT.print(title, markup=False, soft_wrap=True)
     STDOUT.print(out)
+
+
+def record_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a bundle records about its export, with units, as rows of ``table``."""
+    units = {"cross_entropy_fp32": ", nats/code", "cross_entropy_quantized": ", nats/code"}
+    names = {"cross_entropy_change_percent": "cross entropy, change"}
+    rows = []
+    for key, value in record.items():
+        text = "; ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+        if isinstance(value, float):
+            text = f"{value:+.2f} %" if key in names else f"{value:.4f}"
+        rows.append((names.get(key, key.replace("_", " ") + units.get(key, "")), text))
+    return rows
 
 
 def emit(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:

@@ -164,13 +164,13 @@ def _result(
 
 def _show(result: dict[str, Any]) -> None:
     eligible = result["eligible_replay_ratio"]
-    of_eligible = "none eligible" if eligible != eligible else f"{eligible:.3f} of eligible"
+    of_eligible = "none eligible" if eligible != eligible else f"{100 * eligible:.1f} % of eligible"
     facts = [
         ("engine", f"{result['engine']}, build {result['build_id']}"),
         ("scheduling", "on" if result["drs"] else "off: fixed mapping"),
         ("prompts", ", ".join(result["prompts"])),
         ("frames, rows, seed", f"{result['frames']}, {result['rows']}, {result['seed']}"),
-        ("replay ratio", f"{result['replay_ratio']:.3f} ({of_eligible})"),
+        ("replay ratio", f"{100 * result['replay_ratio']:.1f} % ({of_eligible})"),
         ("C simulation", f"{result['simulated_steps_per_second']:.1f} steps/s"),
     ]
     if "equal_to_onnxruntime" in result:

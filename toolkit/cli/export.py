@@ -10,7 +10,7 @@ import click
 from ..config import CRITERIA, TAS_HEADS
 from ..errors import OutputError
 from ..output import check_output_folder
-from .console import emit, examples, json_option, progress, recipe_option, say, table
+from .console import emit, examples, json_option, progress, recipe_option, record_rows, say, table
 
 __all__ = ["command"]
 
@@ -117,9 +117,5 @@ def _check_archive(archive: Path, out: Path, overwrite: bool) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    record = [(key.replace("_", " "), _text(value)) for key, value in result["record"].items()]
-    table(f"Wrote {result['bundle']}", [("recipe", result["recipe"]), *record, ("size", f"{result['bytes']:,} bytes")])
-
-
-def _text(value: float | list[str]) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "; ".join(value) or "none"
+    rows = [("recipe", result["recipe"]), *record_rows(result["record"]), ("size", f"{result['bytes']:,} bytes")]
+    table(f"Wrote {result['bundle']}", rows)

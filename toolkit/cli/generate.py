@@ -111,7 +111,7 @@ def command(bundle: Path, prompts: tuple[str, ...], out: Path, as_json: bool, **
     interrupted = clip.generation.interrupted
     if not clip.generation.complete:
         say(f"{'interrupted' if interrupted else 'stopped'}: kept the {clip.generation.codes.shape[1]} finished frames")
-    elif (wanted := _wanted(options)) is not None and (notice := ratio_notice(wanted, clip)):
+    elif notice := _ratio_notice(clip, options):
         say(notice)
     if options["compare"] and dense is None:
         interrupted = interrupted or fault is None
@@ -138,7 +138,10 @@ def _held(bundle: Bundle, options: dict[str, Any], frames: int, rows: int) -> fl
     if seconds is None:
         return ratio
     attention = attention_of(options, bundle.manifest.frame_layout)
-    return shares_for_time(bundle, seconds, frames, rows, attention)
+    shares = shares_for_time(bundle, seconds, frames, rows, attention)
+    if missed := shares.count(1.0):
+        say(f"note: {missed} of {frames} frames take {seconds:g} s or more with every MLP replayed (estimated)")
+    return shares
 
 
 def _dense(
@@ -154,8 +157,10 @@ def _dense(
     return (dense if dense.generation.complete else None), dense.generation.fault
 
 
-def _wanted(options: dict[str, Any]) -> float | None:
-    return options["replay_ratio"] if options["hold_replay_ratio"] is None else options["hold_replay_ratio"]
+def _ratio_notice(clip: RunView, options: dict[str, Any]) -> str | None:
+    held = options["hold_replay_ratio"]
+    wanted = options["replay_ratio"] if held is None else held
+    return None if wanted is None else ratio_notice(wanted, clip, held is not None)
 
 
 def _memory_fault(backend: Backend) -> DeviceError | None:

@@ -9,7 +9,7 @@ import click
 
 from ..bundle.bundle import Bundle
 from ..report.settings_table import threshold_text
-from .console import emit, examples, json_option, table
+from .console import emit, examples, json_option, record_rows, table
 
 __all__ = ["command"]
 
@@ -82,7 +82,7 @@ def _show(facts: dict[str, Any]) -> None:
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
             ("thresholds", _thresholds(facts)),
             ("prompts", ", ".join(facts["phrases"])),
-            *((key.replace("_", " "), _short(value)) for key, value in facts["record"].items() if key != "tuning"),
+            *record_rows({key: value for key, value in facts["record"].items() if key != "tuning"}),
         ],
     )
     layers = facts["linear_layers"]
@@ -100,12 +100,6 @@ def _show(facts: dict[str, Any]) -> None:
 def _depth(depth: dict[str, Any]) -> str:
     sizes = ", ".join(f"{key} {depth[key]}" for key in ("layers", "hidden", "heads", "mlp"))
     return f"{sizes}; {depth['codes_per_position']} codes a position"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _score_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

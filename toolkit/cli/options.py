@@ -151,14 +151,21 @@ def attention_of(options: dict[str, Any], layout: FrameLayout) -> AttentionSetti
     return AttentionSettings(options["attention_sinks"] or 0, window, options["attention_columns"] or 0)
 
 
+def _holds(options: dict[str, Any]) -> bool:
+    return any(options.get(name) is not None for name in ("hold_replay_ratio", "hold_frame_time"))
+
+
 def replay_of(bundle: Bundle, options: dict[str, Any]) -> ReplaySettings:
     """The options' thresholds, one a layer or one for all, or the bundle's own; what is to be held with the options of
-    ``hold_options``. UsageError for another number of thresholds."""
+    ``hold_options``, which starts without thresholds where the bundle has none: from `never` nothing could be moved.
+    UsageError for another number of thresholds."""
     thresholds, layers = bundle.manifest.thresholds, bundle.manifest.config.layers
     if given := options["threshold"]:
         if len(given) not in (1, layers):
             raise UsageError("--threshold", f"{len(given)} values", f"1 or {layers}, one a layer", "List one a layer.")
         thresholds = given * (layers if len(given) == 1 else 1)
+    elif _holds(options) and all(threshold is None for threshold in thresholds):
+        thresholds = ()
     policy = bundle.manifest.policy if options["policy"] is None else options["policy"]
     return ReplaySettings(thresholds, policy, options["max_age"], options["refresh"])
 

@@ -195,7 +195,7 @@ def _show(result: dict[str, Any]) -> None:
     table(f"{result['model']} on {result['board']}, everything estimated", facts)
     memory = dict(result["memory_bytes"])
     limit, whole = memory.pop("limit"), memory.pop("total")
-    rows = [(name, f"{size / MIB:,.1f}", "") for name, size in memory.items()]
+    rows = [(f"{name}, MiB", f"{size / MIB:,.1f}", "") for name, size in memory.items()]
     rows.append(("contiguous memory, MiB", f"{whole / MIB:,.1f}", f"{limit / MIB:,.0f}"))
     rows += [(name.upper(), f"{one['used']:,g}", f"{one['budget']:,g}") for name, one in result["resources"].items()]
     table("Fits", rows, ("", "needs", "of"))

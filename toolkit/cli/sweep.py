@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -27,6 +28,7 @@ from .prompt_file import prompt_lines
 
 __all__ = ["command"]
 
+NARROW = 12  # letters of a setting's line, for the table to fit 80 columns
 GRID = ("thresholds", "replay_ratios", "hold_replay_ratios", "max_ages", "refresh", "attention", "baseline")
 
 
@@ -186,11 +188,11 @@ def _show(result: dict[str, Any]) -> None:
     for one in result["settings"]:
         rows.append(
             (
-                one["setting"] if alone else f"{one['bundle']}: {one['setting']}",
+                fill(one["setting"] if alone else f"{one['bundle']}: {one['setting']}", NARROW, break_on_hyphens=False),
                 _percent(one["eligible_replay_ratio"]),
                 _spread(one["speed_up"], ".2f"),
                 _spread(one["bytes_per_step"], ".3f", 1e-6),
-                "identical" if one["psnr_db"] is None and one["identical"] else _spread(one["psnr_db"], ".2f"),
+                "equal" if one["psnr_db"] is None and one["identical"] else _spread(one["psnr_db"], ".2f"),
                 _percent(one["code_agreement"]),
                 _spread(one["nll"], ".3f"),
             )

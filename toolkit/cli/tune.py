@@ -156,7 +156,7 @@ def _show(result: dict[str, Any]) -> None:
     rows = [
         (
             name + (" *" if name == result["chosen"] else ""),
-            f"{one['ratio']:.3f}",
+            f"{100 * one['ratio']:.1f} %",
             f"{one['divergence']:.4f}",
             " ".join(f"{share:.2f}" for share in one["shares"]),
         )
@@ -166,10 +166,16 @@ def _show(result: dict[str, Any]) -> None:
     names = {"ratio": "replay ratio, of eligible", "divergence": "divergence, nats a code", "psnr": "PSNR, dB"}
     names |= {"ssim": "SSIM", "agreement": "codes equal to dense"}
     held_out = result["held_out"]
-    rows = [(text, *(f"{held_out[way][name]:.4g}" for way in ("uniform", "chosen"))) for name, text in names.items()]
+    ways = ("uniform", "chosen")
+    rows = [(text, *(_value(name, held_out[way][name]) for way in ways)) for name, text in names.items()]
     table("on held-out clips, against dense", rows, ("", "uniform threshold", "chosen"))
     chosen = result["candidates"][result["chosen"]]["thresholds"]
-    click.echo(f"thresholds: {threshold_text(tuple(chosen))}{'' if result['stored'] else ' (not stored)'}")
+    click.echo(f"thresholds: {threshold_text(tuple(chosen))}")
     replay = ReplaySettings((), result["policy"], result["max_age"], result["refresh"])
     if words := setting_words(replay, AttentionSettings(**result["attention"])):
         click.echo(f"they are for: fastcar generate {words}")
+    click.echo(f"stored in {result['bundle']}" if result["stored"] else "not stored")
+
+
+def _value(name: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if name in ("ratio", "agreement") else f"{value:.4g}"

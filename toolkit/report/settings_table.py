@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -27,7 +28,7 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
         *(("prompt" if run.clips == 1 else f"prompt, clip {i}", text) for i, text in enumerate(run.generation.prompts)),
         ("video", f"{run.frame_count} frames of {height} x {width} pixels, {facts.frames_per_second:g} a second"),
         ("positions", f"{where}, {run.layers} layers, {run.generation.rows} rows a step"),
-        ("thresholds", threshold_text(run.thresholds)),
+        ("thresholds", _thresholds(run, facts)),
         ("replay decided by", "" if facts.criterion == "tas" else f"{facts.criterion}, called TAS here"),
         *_replay_lines(facts.replay),
         ("attention", _attention_text(run.generation.attention)),
@@ -41,11 +42,16 @@ def settings_table(run: RunView, facts: ReportFacts) -> list[tuple[str, str]]:
 
 def threshold_text(thresholds: tuple[float | None, ...]) -> str:
     """One value when all layers share it, otherwise one a layer."""
-    texts = ["never" if value is None else f"{value:.4g}" for value in thresholds]
+    texts = ["never" if value is None else "always" if value == -math.inf else f"{value:.4g}" for value in thresholds]
     if len(set(texts)) == 1:
         return "none: no layer replays" if texts[0] == "never" else f"{texts[0]} in every layer"
     groups = [list(group) for _, group in groupby(enumerate(texts), key=lambda item: item[1])]
     return ", ".join(f"{_span(group[0][0], group[-1][0])}: {group[0][1]}" for group in groups)
+
+
+def _thresholds(run: RunView, facts: ReportFacts) -> str:
+    held = facts.replay is not None and facts.replay.hold is not None and not facts.replay.thresholds
+    return "one for all layers, by the scores of the frame before" if held else threshold_text(run.thresholds)
 
 
 def _device_text(device: Mapping[str, Any] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -23,7 +24,8 @@ import fastcar
 from fastcar.export.quantize import RECIPES
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
 from fastcar.toolkit.cli.app import COMMANDS
-from fastcar.toolkit.cli.console import command_line, plain
+from fastcar.toolkit.cli.console import command_line, plain, record_rows, table
+from fastcar.toolkit.report.settings_table import threshold_text
 
 FILES = {"video.mp4", "video.gif", "sheet.png", "run.safetensors", "result.json"}
 
@@ -150,6 +152,41 @@ def test_a_missed_ratio_is_told(bundle_w8a8: Path, tmp_path: Path, monkeypatch: 
     outcome = run("generate", bundle_w8a8, "--prompt", "slow", "--replay-ratio", 0.5, "--json", "--out", tmp_path)
     assert parsed(outcome)["calibration"]["achieved"] == 0.5
     assert "note: asked for a replay ratio of 0.5, this run has 1.00 of the eligible" in outcome.stderr
+
+
+def test_a_held_ratio_needs_no_thresholds_of_the_bundle(bundle_w8a8: Path, tmp_path: Path):
+    """By default no layer of a bundle replays; what is held finds its thresholds in the first frame's scores."""
+    assert not any(Bundle.open(bundle_w8a8).manifest.thresholds)
+    arguments = ("--prompt", "slow", "--hold-replay-ratio", 0.5, "--compare", "--out", tmp_path)
+    outcome = run("generate", bundle_w8a8, *arguments, "--json")
+    result = parsed(outcome)
+    replayed = load_file(tmp_path / "run.safetensors")["replay"]  # (frames, places, layers, rows)
+    early = replayed.reshape(-1, *replayed.shape[2:])[: 2 * LAYOUT.cells - 1]  # the last place decodes frame 2's first
+    assert not early.any() and 0.5 <= replayed[2:].mean() <= 1, "and makes up for the frame that could not"
+    assert result["threshold_offsets"][:2] == ["Infinity", "Infinity"]
+    assert "by the scores of the frame before" in (tmp_path / "report.html").read_text()
+    outcome = run("generate", bundle_w8a8, *arguments, "--frames", 2)
+    assert "has 0.00 of the eligible; the thresholds move from the third frame on" in succeeded(outcome).stderr
+
+
+def test_a_table_keeps_numbers_in_line_and_settings_whole(capsys: pytest.CaptureFixture[str]):
+    table("facts", [("number", "1.5"), ("text", "a sentence that is longer than any number in a table")])
+    table("runs", [("ratio 0.2\nindependent", *("1.234 (0.123)",) * 6)], ("setting", *("column",) * 6))
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"│ number │ 1\.5 +│", line) for line in lines)
+    assert any(line.startswith("│ ratio 0.2   │") for line in lines)
+    assert any(line.startswith("│ independent │") for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_bundles_record_is_told_with_units():
+    record = {"quantization_notes": [], "cross_entropy_fp32": 1.19887, "cross_entropy_change_percent": -0.0312}
+    assert record_rows(record) == [
+        ("quantization notes", "none"),
+        ("cross entropy fp32, nats/code", "1.1989"),
+        ("cross entropy, change", "-0.03 %"),
+    ]
+    assert threshold_text((None, -math.inf, -math.inf, 1.25)) == "layer 0: never, layers 1 to 2: always, layer 3: 1.25"
 
 
 def test_sampling_options_reach_the_run(bundle_w8a8: Path, tmp_path: Path):
