@@ -80,7 +80,8 @@ def _show(facts: dict[str, Any]) -> None:
             ("replay by", CRITERION_NAMES[facts["criterion"]]),
             *(_score_lines(facts) if facts["criterion"] == "tas" else []),
             ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
-            ("thresholds", _thresholds(facts)),
+            ("thresholds", threshold_text(facts["thresholds"])),
+            *_tuning_lines(facts),
             ("prompts", ", ".join(facts["phrases"])),
             *record_rows({key: value for key, value in facts["record"].items() if key != "tuning"}),
         ],
@@ -107,9 +108,9 @@ def _score_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return [("TAS query", facts["tas_query"]), ("TAS of the heads", facts["tas_heads"] + weighted)]
 
 
-def _thresholds(facts: dict[str, Any]) -> str:
+def _tuning_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     tuning = facts["record"].get("tuning")
     if tuning is None:
-        return threshold_text(facts["thresholds"])
+        return []
     ratio = tuning["candidates"][tuning["chosen"]]["ratio"]
-    return f"{threshold_text(facts['thresholds'])}; tuned for {ratio:.2f} of the eligible, policy {facts['policy']}"
+    return [("tuned for", f"{100 * ratio:.1f} % of the eligible, policy {facts['policy']}")]
