@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 from ..errors import UsageError
 from .execute import ONE_THREAD, lost_twice
 
-__all__ = ["LOCAL", "check_address", "require_ray", "run_with_ray"]
+__all__ = ["LOCAL", "can_start_workers", "check_address", "require_ray", "run_with_ray"]
 
 LOCAL = "local"
 CONNECT_SECONDS = 10
@@ -88,10 +89,9 @@ def _variables(address: str) -> dict[str, str]:
 
 def _connect(ray: Any, address: str, processes: int) -> None:
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    check_address(address)
     if address == LOCAL:
         options |= {"num_cpus": processes, "include_dashboard": False}
-    else:
-        check_address(address)
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
@@ -99,7 +99,14 @@ def _connect(ray: Any, address: str, processes: int) -> None:
 
 
 def check_address(address: str) -> None:
-    """UsageError if nobody answers at HOST:PORT; ray itself would try for minutes. Other forms are left to it."""
+    """UsageError if nobody answers at HOST:PORT; ray itself would try for minutes. Other forms are left to it.
+
+    Nor does a cluster start here whose workers Ray cannot: it gives the path of this Python to a shell as it is, and
+    would wait for them for ever.
+    """
+    if address == LOCAL and not can_start_workers():
+        expected = "a path without characters that are special to a shell, which Ray does not quote"
+        raise UsageError("--ray local", f"Python at {sys.executable}", expected, "Make the environment elsewhere.")
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if address in (LOCAL, "auto") or not (colon and port.isdigit()):
         return
@@ -107,6 +114,11 @@ def check_address(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise _no_cluster(address, (getattr(error, "strerror", None) or str(error)).lower()) from error
+
+
+def can_start_workers() -> bool:
+    """Whether a cluster that is started here finds this Python."""
+    return shlex.quote(sys.executable) == sys.executable
 
 
 def _no_cluster(address: str, reason: str) -> UsageError:

@@ -15,11 +15,14 @@ from tiny_sweep import Here, same_results, tiny_plan
 
 from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.errors import UsageError
-from fastcar.toolkit.evaluation.ray_execute import check_address, run_with_ray
+from fastcar.toolkit.evaluation.ray_execute import LOCAL, can_start_workers, check_address, run_with_ray
 from fastcar.toolkit.evaluation.sweep import run_sweep
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
+
+
+startable = pytest.mark.skipif(not can_start_workers(), reason="Ray does not quote the path of this Python")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,7 @@ def workers_below(parent: int) -> list[int]:
     return [pid for pid, name in names.items() if name.startswith(b"ray::perform") and is_below(pid)]
 
 
+@startable
 def test_the_command_starts_a_cluster_of_its_own(bundle_w8a8: Path, tmp_path: Path) -> None:
     words = ["--thresholds", "0.5", "--prompt", "braking", "--seeds", 1, "--frames", 2, "--ray", "local"]
     outcome = fastcar_run("sweep", bundle_w8a8, *words, "--processes", 2, "--out", tmp_path, "--json")
@@ -71,11 +75,13 @@ def test_the_command_starts_a_cluster_of_its_own(bundle_w8a8: Path, tmp_path: Pa
     assert json.loads(outcome.stdout)["runs"] == 2 and not ray.is_initialized()
 
 
+@startable
 def test_a_killed_worker_loses_nothing(cluster: None, tmp_path: Path) -> None:
     done, lost = run(tasks_that_die.dies_once, [(str(tmp_path), number) for number in range(4)])
     assert done == {0: (0, 1), 1: (1, 2), 2: (2, 1), 3: (3, 2)} and sorted(lost) == [1, 3]
 
 
+@startable
 def test_errors_come_through_and_threads_are_one(cluster: None) -> None:
     assert run(tasks_that_die.thread_settings, [0])[0] == {0: ("1", "1")}
     with pytest.raises(UsageError) as error:
@@ -83,6 +89,13 @@ def test_errors_come_through_and_threads_are_one(cluster: None) -> None:
     assert (error.value.subject, error.value.found) == ("task", "7")
     with pytest.raises(UsageError, match="twice"):
         run(tasks_that_die.always_dies, [0])
+
+
+def test_a_python_that_ray_cannot_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shell would fail for every worker, and the tasks would wait for ever."""
+    monkeypatch.setattr("sys.executable", "/home/an odd (name)/bin/python")
+    with pytest.raises(UsageError, match=r"--ray local: Python at .*odd \(name\)"):
+        check_address(LOCAL)
 
 
 def test_no_cluster_is_one_error() -> None:
@@ -94,6 +107,7 @@ def test_no_cluster_is_one_error() -> None:
     assert outcome.code == 2 and "ray start --head" in outcome.error
 
 
+@startable
 def test_a_sweep_whose_worker_is_killed_half_way(cluster: None, bundle_w8a8: Path, tmp_path: Path) -> None:
     bundle = Bundle.open(bundle_w8a8)
     killed, told = [], []
