@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +26,7 @@ OnFrame = Callable[[int, np.ndarray], None]
 
 
 def generate(
-    bundle: Bundle,
+    bundle: Bundle | str | Path,
     prompt: str | Sequence[str],
     *,
     frames: int | None = None,
@@ -37,7 +38,7 @@ def generate(
     record_logits: bool = False,
     on_frame: OnFrame | None = None,
 ) -> Generation:
-    """Generate one clip a prompt, all in one batch.
+    """Generate one clip a prompt, all in one batch. ``bundle``: open, or its folder or archive.
 
     ``frames`` None: as many as the model was trained for; ``sampling`` None: the bundle's; ``replay`` None: dense;
     ``attention`` None: every position sees all before it.
@@ -52,6 +53,8 @@ def generate(
         clip = fastcar.generate(bundle, "left turn", frames=4, seed=1)
         print(clip.codes.shape)  # (1, 4, 64)
     """
+    if not isinstance(bundle, Bundle):
+        bundle = Bundle.open(bundle)
     layout = bundle.manifest.frame_layout
     prompts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
     frames = check_frames(bundle, frames)

@@ -378,3 +378,8 @@ def test_uniforms_fill_24_bits_for_every_seed(seed: int):
     assert np.abs(draws.mean(axis=0) / 2**24 - 0.5).max() < 0.03
     assert len({column.tobytes() for column in draws.T}) == 3
     np.testing.assert_array_equal(uniforms(seed, 1, 10), draws[:10, :1])
+
+
+def test_a_folder_is_opened(bundle: Bundle, backend: Backend):
+    one, other = (generate(way, "slow", frames=1, backend=backend) for way in (bundle, str(bundle.path)))
+    assert (one.codes == other.codes).all()
