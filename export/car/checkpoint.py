@@ -26,6 +26,7 @@ from safetensors.torch import save_file
 from ...toolkit.bundle.prompts import Prompts
 from ...toolkit.config import BackboneConfig, FrameLayout, Frozen
 from ...toolkit.errors import CheckpointError, OutputError
+from ...toolkit.validation import first_fault
 from ..clips import ClipSet, read_clips
 from ..llama import Llama
 from ..shards import TensorStore, check_tensors, read_finite
@@ -84,10 +85,9 @@ def _load_config(folder: Path) -> CarConfig:
             path, f"cannot be read ({error.strerror})", "the checkpoint's configuration", _RETRAIN
         ) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
+        where, why = first_fault(error)
         raise CheckpointError(
-            path, f"{where}: {first['msg']}", "a fastcar.checkpoint of version 1", _RETRAIN
+            path, f"{where or 'the file'}: {why}", "a fastcar.checkpoint of version 1", _RETRAIN
         ) from error
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...toolkit.config import BackboneConfig, Positive, RopeScaling
 from ...toolkit.errors import CheckpointError
+from ...toolkit.validation import first_fault
 
 __all__ = [
     "ARCHITECTURES",
@@ -101,12 +102,12 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def config_error(path: Path, error: ValidationError, expected: str) -> CheckpointError:
     """Of the first key that is wrong: its name, what it holds, and why it cannot be."""
+    where, why = first_fault(error)
     first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return CheckpointError(path, f"{where} is missing", expected, "Copy it again.")
     held = f" {repr(first['input'])[:60]}" if where else ""
-    return CheckpointError(path, f"{where}{held}: {first['msg']}", expected, FIX)
+    return CheckpointError(path, f"{where}{held}: {why}", expected, FIX)
 
 
 def read_config(path: Path) -> HuggingFaceConfig:

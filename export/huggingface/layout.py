@@ -13,6 +13,7 @@ from ...toolkit.bundle.prompts import Prompts
 from ...toolkit.config import FrameLayout, Frozen, check_separators
 from ...toolkit.errors import CheckpointError, FastCarError
 from ...toolkit.settings import SamplingSettings
+from ...toolkit.validation import first_fault
 from .config import HuggingFaceConfig
 
 __all__ = ["EXAMPLE", "NAME", "LayoutFile", "check_layout", "read_layout"]
@@ -60,9 +61,8 @@ def read_layout(path: Path) -> LayoutFile:
         found = f"cannot be read ({error.strerror})"
         raise CheckpointError(path, found, f"a file such as {EXAMPLE}", "Write it, or give --frame-layout.") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise CheckpointError(path, f"{where}: {first['msg']}", f"keys as in {EXAMPLE}", "Correct it.") from error
+        where, why = first_fault(error)
+        raise CheckpointError(path, f"{where or 'the file'}: {why}", f"keys as in {EXAMPLE}", "Correct it.") from error
     except FastCarError as error:
         where = str(error.subject).removeprefix("--")
         raise CheckpointError(path, f"sampling.{where}: {error.found}", error.expected, "Correct it.") from error

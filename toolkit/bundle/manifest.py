@@ -15,6 +15,7 @@ from ..errors import BundleError, UsageError
 from ..numerics.similarity import SIMILARITY_UNIT
 from ..program.engine import EngineConfig
 from ..settings import SamplingSettings
+from ..validation import first_fault
 
 __all__ = ["SCHEMA", "FileEntry", "Manifest", "file_entry"]
 
@@ -119,9 +120,7 @@ class Manifest(Frozen):
         except OSError as error:
             raise BundleError(path, f"cannot be read ({error.strerror})", expected, "Copy the bundle again.") from error
         except ValidationError as error:
-            reason = error.errors()[0]
-            where = ".".join(map(str, reason["loc"]))
-            raise BundleError(path, f"{where} {reason['msg']}".strip(), expected, "Export again.") from error
+            raise BundleError(path, " ".join(first_fault(error)).strip(), expected, "Export again.") from error
         except (UsageError, ValueError, RecursionError) as error:  # settings out of range; not JSON, not text
             raise BundleError(path, str(error), expected, "Export again.") from error
 

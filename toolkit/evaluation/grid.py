@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from ...boards.load import tomllib
 from ..errors import UsageError
 from ..settings import FULL_ATTENTION, POLICIES, AttentionSettings
+from ..validation import first_fault
 from .setting import DENSE, Setting
 
 __all__ = ["Grid", "attentions", "baselines", "numbers", "optional_integers", "policies", "read_settings"]
@@ -144,10 +145,9 @@ def _entry(path: Path, number: int, entry: Any) -> Setting:
     try:
         setting = Setting.model_validate(entry)
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
+        where, why = first_fault(error)
         keys = ", ".join(Setting.model_fields)
-        raise UsageError(path, f"setting {number}: {where} {fault['msg']}", f"of {keys}", fix) from error
+        raise UsageError(path, f"setting {number}: {where} {why}", f"of {keys}", fix) from error
     if not setting.name.strip():
         raise UsageError(path, f"setting {number} without a name", "a name each", fix)
     return setting

@@ -21,6 +21,7 @@ from ...export.vila_u.prompt import read_prompts
 from ..bundle.manifest import Manifest
 from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_separators
 from ..errors import CheckpointError, UsageError
+from ..validation import first_fault
 
 __all__ = ["DepthTransformer", "ModelShape", "Projection", "file_word", "load_shape", "shape_names"]
 
@@ -218,6 +219,5 @@ def _of_vila_u(folder: Path) -> ModelShape:
 
 
 def _first(error: ValidationError) -> str:
-    fault = error.errors()[0]
-    where = ".".join(map(str, fault["loc"]))
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+    where, why = first_fault(error)
+    return f"{where}: {why}" if where else why

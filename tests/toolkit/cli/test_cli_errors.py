@@ -46,7 +46,7 @@ GENERATE = [
     (("--prompt", ""), ("--prompt", "an empty prompt", "'straight'")),
     (("--prompt", " \t"), ("--prompt", "an empty prompt")),
     (("--prompt", "lef turn"), ("unknown word 'lef'", "braking, left", "Did you mean 'left'?")),
-    (("--prompt", "xyzzy"), ("unknown word 'xyzzy'", "sharp", "Trained phrases: straight, left turn")),
+    (("--prompt", "xyzzy"), ("unknown word 'xyzzy'", "sharp", "Known prompts: straight, left turn")),
     (("--prompt", "лево"), ("unknown word 'лево'",)),
     (("--prompt", "[bold]left[/bold]"), ("unknown word '[bold]left[/bold]'",)),
     (("--prompt", "left\nturn\nleft left"), ("4 words", "at most 3", "Shorten")),
@@ -293,7 +293,7 @@ def test_the_demo_refuses_before_the_export(car_like: Path, tmp_path: Path, opti
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("exprot",), ("No such command 'exprot'", "export, generate, csim, plan, ")),
+        (("exprot",), ("No such command 'exprot'", "export, generate, sweep, csim, plan, ")),
         (("--colour",), ("No such option", "--colour")),
         (("inspect",), ("Missing argument 'BUNDLE'",)),
         (("train", "lorry", "--out", "x", "--work", "y"), ("'lorry'", "car")),

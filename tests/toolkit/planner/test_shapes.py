@@ -89,7 +89,7 @@ def test_no_checkpoint(tmp_path: Path, text: str, found: str) -> None:
     [
         ("head_dim = 64", "head_dim = 8", "backbone: head_dim 8; expected a multiple of 16. No engine"),
         ("layers = 22", "layers = 1000000000", "backbone: layers 1000000000; expected at most 256"),
-        ("[16, 16]", "[4096, 4096]", "frame_layout: Value error, 134217760 positions of 8 frames, at most 65536"),
+        ("[16, 16]", "[4096, 4096]", "frame_layout: 134217760 positions of 8 frames, at most 65536"),
         ("codes = 1024", "codes = 40000\n", "backbone: codes 40000; expected at most 32768"),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_no_engine_holds(old: str, new: str, told: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("heads = 40", "heads = 39", "depth: Value error, hidden 2560 must be a multiple of heads 39"),
+        ("heads = 40", "heads = 39", "depth: hidden 2560 must be a multiple of heads 39"),
         ("heads = 40", "heads = 512", "hidden / heads, 5, must be even"),
         ("mlp = 10_240", "mlp = 3", "mlp 3 must be 12 or more"),
     ],
