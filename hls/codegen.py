@@ -12,7 +12,8 @@ import numpy as np
 from ..toolkit.numerics import tables
 from ..toolkit.numerics.sampling import LOG2_STEPS
 from ..toolkit.program import descriptors, registers
-from ..toolkit.program.engine import EngineConfig
+from ..toolkit.program.engine import MAX_PROJECTOR, EngineConfig
+from ..toolkit.program.memory import DEPTH_SLOTS
 from ..toolkit.program.words import Record
 from ..toolkit.settings import MAX_COLUMNS
 from .engine_bench import bench_model
@@ -51,6 +52,9 @@ def config_header(config: EngineConfig) -> str:
         "MAX_INPUTS": config.max_inputs,
         "MAX_WIDE": config.max_wide,
         "WEIGHT_FIFO_BEATS": config.weight_fifo_beats,
+        "MAX_DEPTH_LAYERS": 0 if config.depth is None else config.depth.layers,
+        "MAX_DEPTH_CODES": 1 if config.depth is None else config.depth.codes_per_position,
+        "MAX_CODE_DIM": 32 if config.depth is None else config.depth.code_dim,
     }
     lines = [f"// Engine {config.name}.", f"constexpr uint32_t BUILD_ID = 0x{config.build_id:08X}u;"]
     lines += [f"constexpr int {name} = {value};" for name, value in values.items()]
@@ -69,8 +73,10 @@ def records_header() -> str:
         "MODEL_PRE_ROPE": descriptors.PRE_ROPE,
         "MODEL_HEADS_MAX": descriptors.TAS_HEADS_CODES["max"],
         "MODEL_HEADS_MIN": descriptors.TAS_HEADS_CODES["min"],
+        "MODEL_DEPTH": descriptors.MODEL_DEPTH,
         **registers.FLAGS,
         "OWN_CODE": registers.OWN_CODE,
+        "GIVEN": registers.GIVEN,
     }
     parts = [f"enum Opcode {{ {opcodes} }};", f"enum Status {{ {status} }};"]
     parts += [f"constexpr int DESCRIPTOR_WORDS = {descriptors.WORDS};"]
@@ -81,8 +87,14 @@ def records_header() -> str:
         f"enum Policy {{ {policies} }};",
         f"constexpr int LAYER_NODES = {len(descriptors.LAYER)};  // descriptors of a layer",
         f"constexpr int ENDING_NODES = {len(descriptors.ENDING)};  // behind the last layer",
+        f"constexpr int DEPTH_INPUT_NODES = {len(descriptors.DEPTH_INPUTS)};  // of a depth transformer, before its layers",
+        f"constexpr int DEPTH_LAYER_NODES = {len(descriptors.DEPTH_LAYER)};",
+        f"constexpr int DEPTH_ENDING_NODES = {len(descriptors.DEPTH_ENDING)};",
+        f"constexpr int MAX_PROJECTOR = {MAX_PROJECTOR};  // layers from the codes to the backbone",
     ]
-    parts += [_struct(record) for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT)]
+    parts += [f"constexpr int DEPTH_SLOTS = {DEPTH_SLOTS};  // of the depth transformer's caches"]
+    records = (descriptors.MODEL, descriptors.DEPTH, descriptors.NODE, registers.CONTROL, registers.REPORT)
+    parts += map(_struct, records)
     return "\n\n".join(parts)
 
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ..toolkit.program.descriptors import Opcode
-from ..toolkit.program.engine import EngineConfig
+from ..toolkit.program.engine import DepthCapacity, EngineConfig
 from ..toolkit.program.registers import REPORT
 from .build import COUNTING, build_library
 
 __all__ = ["ANY_ENGINE", "Counter", "Counts", "EngineCounter", "Memory", "OperationCounts", "counter_of_any_engine"]
 
-OPCODES = 16  # places of the array by opcode
+OPCODES = 32  # places of the array by opcode
 
 ANY_ENGINE = EngineConfig(
     name="any", groups=1, vector=1, rows=32, max_layers=256, max_hidden=16384, max_mlp=65536, max_heads=256,
     max_kv_heads=63, max_group=32, max_head_dim=128, max_slots=65536, max_codes=32768, weight_fifo_beats=64,
-    clock_mhz=300,
+    clock_mhz=300, depth=DepthCapacity(layers=64, codes_per_position=16, code_dim=16384),
 )  # fmt: skip
 """Capacities of the program that is counted without an engine: as large as the formats allow."""
 

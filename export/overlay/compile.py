@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ...toolkit.config import BackboneConfig, FrameLayout
+from ...toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from ...toolkit.errors import UsageError
 from ...toolkit.numerics.attention import AttentionScales
 from ...toolkit.numerics.rope import rotary_tables
-from ...toolkit.numerics.weights import IntegerModel
+from ...toolkit.numerics.weights import IntegerModel, LinearWeights
 from ...toolkit.program.descriptors import (
+    DEPTH,
+    DEPTH_LAYER,
     MODEL,
+    MODEL_DEPTH,
     NODE,
     NODE_BIAS,
     NODE_INT4,
@@ -25,7 +28,7 @@ from ...toolkit.program.descriptors import (
 from ...toolkit.program.engine import EngineConfig
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
 from ...toolkit.program.packed import WEIGHTS, Packed
-from .weights import LinearPlan, head_words, interleave_gate_up, pack_linear, pack_words
+from .weights import LinearPlan, deep_head_words, head_words, interleave_gate_up, pack_linear, pack_words
 
 __all__ = ["NODES_OF", "ProgramPlan", "node_names", "pack_model", "write_packed"]
 
@@ -43,6 +46,22 @@ NODES_OF = {
     Opcode.SAMPLE: ("Sample",),
 }
 """The functions of the graph that a descriptor stands for; ReplayMLP takes three of them."""
+
+WITHOUT_WEIGHTS = frozenset(
+    (Opcode.EMBED, Opcode.ATTENTION, Opcode.SAMPLE, Opcode.DEPTH_ATTENTION, Opcode.DEPTH_SAMPLE)
+)
+
+DEPTH_FIELDS = {
+    Opcode.DEPTH_HIDDEN: "depth.in_mlp_2",
+    Opcode.DEPTH_CODES: "depth.in_mlp_1",
+    Opcode.DEPTH_QKV: "depth.blocks.{}.qkv",
+    Opcode.DEPTH_OUTPUT: "depth.blocks.{}.output",
+    Opcode.DEPTH_FC1: "depth.blocks.{}.fc1",
+    Opcode.DEPTH_FC2: "depth.blocks.{}.fc2",
+    Opcode.DEPTH_LOGITS: "depth.classifier",
+    Opcode.PROJECT: "projector.{}",
+}
+"""Names in a bundle of the linear layers that a depth transformer brings, all of them with biases."""
 
 LINEAR_FIELDS = {
     Opcode.LINEAR_QKV: "qkv",
@@ -70,19 +89,29 @@ class ProgramPlan:
         tas_query: str = "post_rope",
         *,
         tas_heads: str = "mean",
+        depth: DepthConfig | None = None,
     ) -> None:
-        engine.check(config, layout)
-        self.config, self.layout, self.int4, self.engine = config, layout, int4, engine
+        engine.check(config, layout, depth)
+        self.config, self.layout, self.int4, self.engine, self.depth = config, layout, int4, engine, depth
         self.modes = (PRE_ROPE if tas_query == "pre_rope" else 0) | TAS_HEADS_CODES[tas_heads]
         self.embedding = 0
         self.rotary = config.vocab * config.hidden // 8
-        self.end = self.rotary + layout.positions * config.head_dim // 2
-        self.nodes = [self._node(opcode, layer) for opcode, layer in node_sequence(config.layers)]
+        self.end = self.codebook = self.rotary + layout.positions * config.head_dim // 2
+        if depth is not None:
+            self.modes |= MODEL_DEPTH
+            self.depth_positions = self.codebook + depth.books * layout.codes * depth.code_dim // 8
+            self.end = self.depth_positions + depth.codes_per_position * depth.hidden // 4
+        self.nodes = [self._node(opcode, layer) for opcode, layer in node_sequence(config.layers, depth)]
+
+    @property
+    def headers(self) -> int:
+        """Descriptors in front of those of the nodes."""
+        return 1 if self.depth is None else 2
 
     @property
     def bytes(self) -> int:
         """Of program and weights."""
-        return BEAT_BYTES * (self.end + 4 * (1 + len(self.nodes)))
+        return BEAT_BYTES * (self.end + 4 * (self.headers + len(self.nodes)))
 
     def program(self) -> np.ndarray:
         """(descriptors, 16) uint32."""
@@ -105,10 +134,29 @@ class ProgramPlan:
             embedding=self.embedding,
             rotary=self.rotary,
         )
-        return np.stack([header, *(NODE.pack(**node) for node in self.nodes)])
+        headers = [header] if self.depth is None else [header, self._depth_header(self.depth)]
+        return np.stack([*headers, *(NODE.pack(**node) for node in self.nodes)])
+
+    def _depth_header(self, depth: DepthConfig) -> np.ndarray:
+        return DEPTH.pack(
+            opcode=Opcode.DEPTH_HEADER,
+            layers=depth.layers,
+            hidden=depth.hidden,
+            heads=depth.heads,
+            head_dim=depth.head_dim,
+            mlp=depth.mlp,
+            codes_per_position=depth.codes_per_position,
+            code_dim=depth.code_dim,
+            books=depth.books,
+            projector=depth.projector_layers,
+            codebook=self.codebook,
+            positions=self.depth_positions,
+        )
 
     def linear(self, opcode: Opcode, layer: int = 0) -> LinearPlan:
         """Shape of the linear layer behind an opcode."""
+        if opcode in DEPTH_FIELDS:
+            return self._deep_linear(opcode, layer)
         config, field = self.config, LINEAR_FIELDS[opcode]
         q = config.heads * config.head_dim
         inputs, outputs = {
@@ -122,20 +170,43 @@ class ProgramPlan:
         int4 = self.int4[own] if own in self.int4 else self.int4[field]
         return LinearPlan(inputs, outputs, int4, config.has_bias(field))
 
+    def _deep_linear(self, opcode: Opcode, layer: int) -> LinearPlan:
+        depth, hidden = self.depth, self.config.hidden
+        inputs, outputs = {
+            Opcode.PROJECT: (hidden if layer else depth.code_dim, hidden),
+            Opcode.DEPTH_HIDDEN: (hidden, depth.hidden),
+            Opcode.DEPTH_CODES: (depth.code_dim, depth.hidden),
+            Opcode.DEPTH_QKV: (depth.hidden, 3 * depth.hidden),
+            Opcode.DEPTH_OUTPUT: (depth.hidden, depth.hidden),
+            Opcode.DEPTH_FC1: (depth.hidden, depth.mlp),
+            Opcode.DEPTH_FC2: (depth.mlp, depth.hidden),
+            Opcode.DEPTH_LOGITS: (depth.hidden, self.layout.codes),
+        }[opcode]
+        return LinearPlan(inputs, outputs, self.int4[DEPTH_FIELDS[opcode].format(layer)], bias=True)
+
     def _node(self, opcode: Opcode, layer: int) -> dict[str, float]:
         config = self.config
         node = {"opcode": opcode, "flags": 0, "layer": layer, "inputs": 0, "outputs": 0, "beats": 0, "eps": 0.0}
-        if opcode in LINEAR_FIELDS:
+        if opcode in LINEAR_FIELDS or opcode in DEPTH_FIELDS:
             plan = self.linear(opcode, layer)
             node |= {"inputs": plan.inputs, "outputs": plan.outputs, "beats": plan.port_beats}
             node["flags"] = (NODE_INT4 if plan.int4 else 0) | (NODE_BIAS if plan.bias else 0)
         elif opcode in (Opcode.NORM_ATTENTION, Opcode.NORM_MLP, Opcode.NORM_FINAL):
-            node |= {"beats": -(-config.hidden // (4 * PORTS)), "eps": config.norm_eps}
+            node |= {"beats": _word_beats(config.hidden), "eps": config.norm_eps}
         elif opcode == Opcode.HEADS:
-            node["beats"] = -(-3 * (config.heads + config.kv_heads) // (4 * PORTS))
+            node["beats"] = _word_beats(3 * (config.heads + config.kv_heads))
+        elif opcode in (Opcode.DEPTH_NORM_ATTENTION, Opcode.DEPTH_NORM_MLP, Opcode.DEPTH_NORM):
+            node |= {"beats": 2 * _word_beats(self.depth.hidden), "eps": self.depth.norm_eps}
+        elif opcode == Opcode.DEPTH_HEADS:
+            node["beats"] = _word_beats(5 * self.depth.heads)
         node["address"] = self.end
         self.end += PORTS * node["beats"]
         return node
+
+
+def _word_beats(words: int) -> int:
+    """Beats a port reads of 32-bit words dealt to the ports."""
+    return -(-words // (4 * PORTS))
 
 
 def node_names(layers: int) -> list[str]:
@@ -145,18 +216,14 @@ def node_names(layers: int) -> list[str]:
 
 def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:
     """Program and weights of a model. UsageError if the engine cannot run it."""
-    if model.depth is not None:
-        raise UsageError(
-            "--board",
-            "a model with a depth transformer",
-            "one that an overlay's engine runs, with one code a position",
-            "Export it without --board.",
-        )
     if model.criterion != "tas":
         found, expected = f"replay decided by {model.criterion}", "by TAS, all that an overlay's engine decides by"
         raise UsageError("--board", found, expected, "Export it without --board.")
     int4 = {name: linear.bit_width == 4 for name, linear in model.linears()}
-    plan = ProgramPlan(model.config, model.layout, int4, engine, model.tas_query, tas_heads=model.tas_heads)
+    depth = None if model.depth is None else model.depth.config
+    plan = ProgramPlan(
+        model.config, model.layout, int4, engine, model.tas_query, tas_heads=model.tas_heads, depth=depth
+    )
     parts, payloads = zip(*_parts(model, plan), strict=True)
     weights = np.concatenate([part.reshape(-1, BEAT_BYTES) for part in parts])
     return Packed(plan.program(), weights, 1 - sum(payloads) / weights.size)
@@ -177,7 +244,10 @@ def write_packed(
 def _parts(model: IntegerModel, plan: ProgramPlan) -> Iterator[tuple[np.ndarray, int]]:
     """What the memory holds, in order, each with how many bytes of it carry something."""
     cos, sin = rotary_tables(model.config, model.layout.positions)
-    for table in (model.embedding, np.concatenate([cos, sin], axis=1)):
+    tables = [model.embedding, np.concatenate([cos, sin], axis=1)]
+    if model.depth is not None:
+        tables += [model.depth.codebook, model.depth.pos_emb]
+    for table in tables:
         yield table.view(np.uint8), table.nbytes
     for node in plan.nodes:
         opcode = Opcode(node["opcode"])
@@ -191,16 +261,16 @@ def _parts(model: IntegerModel, plan: ProgramPlan) -> Iterator[tuple[np.ndarray,
 
 def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarray | None, int]:
     """The four ports' streams of a node, and how many bytes of them carry something."""
-    if opcode in (Opcode.EMBED, Opcode.ATTENTION, Opcode.SAMPLE):
+    if opcode in WITHOUT_WEIGHTS:
         return None, 0
+    if opcode in DEPTH_FIELDS or opcode in DEPTH_LAYER or opcode == Opcode.DEPTH_NORM:
+        return _deep_streams(model, opcode, index)
     layer = model.layers[index]
     if opcode in LINEAR_FIELDS:
         linear = model.head if opcode == Opcode.LINEAR_LOGITS else getattr(layer, LINEAR_FIELDS[opcode])
         if opcode == Opcode.LINEAR_GATE_UP:
             linear = interleave_gate_up(linear)
-        multipliers = 0 if linear.multiplier is None else linear.values.size // 32
-        words = linear.scale.size * (1 if linear.bias is None else 2)
-        return pack_linear(linear), linear.values.size * linear.bit_width // 8 + multipliers + 4 * words
+        return pack_linear(linear), _payload(linear)
     words = {
         Opcode.NORM_ATTENTION: lambda: layer.attention_gain,
         Opcode.NORM_MLP: lambda: layer.mlp_gain,
@@ -210,3 +280,41 @@ def _streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarra
         ),
     }[opcode]
     return pack_words(np.ascontiguousarray(words())), words().size * 4
+
+
+def _deep_streams(model: IntegerModel, opcode: Opcode, index: int) -> tuple[np.ndarray, int]:
+    """The same of a node that comes with a depth transformer."""
+    depth = model.depth
+    if opcode == Opcode.DEPTH_NORM:
+        return _norm_streams(depth.classifier_gain, depth.classifier_bias)
+    outside = {
+        Opcode.DEPTH_HIDDEN: lambda: depth.in_mlp_2,
+        Opcode.DEPTH_CODES: lambda: depth.in_mlp_1,
+        Opcode.DEPTH_LOGITS: lambda: depth.classifier,
+        Opcode.PROJECT: lambda: depth.projector[index],
+    }
+    if opcode in outside:
+        linear = outside[opcode]()
+        return pack_linear(linear), _payload(linear)
+    block = depth.blocks[index]
+    if opcode == Opcode.DEPTH_NORM_ATTENTION:
+        return _norm_streams(block.attention_gain, block.attention_bias)
+    if opcode == Opcode.DEPTH_NORM_MLP:
+        return _norm_streams(block.mlp_gain, block.mlp_bias)
+    if opcode == Opcode.DEPTH_HEADS:
+        words = deep_head_words(block, depth.config.head_dim)
+        return pack_words(words), words.nbytes
+    linear = getattr(block, DEPTH_FIELDS[opcode].rpartition(".")[2])
+    return pack_linear(linear), _payload(linear)
+
+
+def _norm_streams(gain: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, int]:
+    """Gains, then biases."""
+    return np.concatenate([pack_words(gain), pack_words(bias)], axis=1), gain.nbytes + bias.nbytes
+
+
+def _payload(linear: LinearWeights) -> int:
+    """Bytes of a linear layer without the padding of its tiles."""
+    multipliers = 0 if linear.multiplier is None else linear.values.size // 32
+    words = linear.scale.size * (1 if linear.bias is None else 2)
+    return linear.values.size * linear.bit_width // 8 + multipliers + 4 * words

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...toolkit.errors import UsageError
-from ...toolkit.numerics.weights import LayerWeights, LinearWeights
+from ...toolkit.numerics.attention import AttentionScales
+from ...toolkit.numerics.weights import DepthBlockWeights, LayerWeights, LinearWeights
 from ...toolkit.program.memory import BEAT_BYTES, PORTS
 
 __all__ = ["LinearPlan", "pack_linear", "pack_words"]
@@ -124,3 +125,10 @@ def head_words(layer: LayerWeights, exponent: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [floats.astype(np.float32).view(np.uint32), layer.tas_multiplier.astype(np.int32).view(np.uint32)]
     )
+
+
+def deep_head_words(block: DepthBlockWeights, head_dim: int) -> np.ndarray:
+    """The same of a depth transformer's layer, which has no score."""
+    exponent = AttentionScales.of(block.q_scale, block.k_scale, block.v_scale, head_dim).exponent
+    parts = (block.q_scale, block.k_scale, block.v_scale, exponent.reshape(-1), block.v_scale)
+    return np.concatenate(parts).astype(np.float32).view(np.uint32)

@@ -73,49 +73,85 @@ inline int64_t paired_clocks(const int64_t most, int chunks, int count, const Pa
 
 class Accountant {
 public:
-    Accountant(const Model& model, const Control& control, const Timing& timing, const Parallelism& engine)
-        : model_(model), control_(control), timing_(timing), engine_(engine), layout_(StateLayout::of(model, control)),
-          records_(StepRecords::of(model, control)) {}
+    Accountant(const Network& network, const Control& control, const Timing& timing, const Parallelism& engine)
+        : network_(network), control_(control), timing_(timing), engine_(engine),
+          records_(StepRecords::of(network, control)) {}
 
     // take(Work) once, or for an attention once a row, head and pass. all, mlp: dealings of all rows, of the MLP's.
     template <typename Take>
     void work(const Operation& operation, const Dealing& all, const Dealing& mlp, Take take) const {
+        const Model& model = network_.model_of(operation.opcode);
         const int rows = control_.rows;
-        const int hidden = model_.hidden;
+        const bool projects = reads_codes(network_, control_, operation.step);
         Work work;
-        if (operation.opcode != ATTENTION) {
+        if (operation.opcode != ATTENTION && operation.opcode != DEPTH_ATTENTION) {
             Node node = {};
             node.opcode = operation.opcode;
+            node.layer = operation.layer;
             node.flags = (operation.int4 ? NODE_INT4 : 0u) | (operation.bias ? NODE_BIAS : 0u);
-            const bool dropped = is_mlp(operation.opcode) && skips(mlp);
-            for (int64_t& beats : work.beats) beats = dropped ? 0 : node_beats(model_, node);
-            work.gated = operation.opcode == NORM_MLP;
+            const bool dropped = (is_mlp(operation.opcode) && skips(mlp)) || (operation.opcode == PROJECT && !projects);
+            for (int64_t& beats : work.beats) beats = dropped ? 0 : node_beats(network_, node);
+            work.gated = operation.opcode == NORM_MLP || operation.opcode == DEPTH_NORM_MLP;
         }
         switch (operation.opcode) {
             case EMBED: {
-                const int64_t rotary = 2 * (model_.head_dim / BEAT_WORDS);
-                work.reads = records_.input() + (int64_t)rows * (hidden / BEAT_HALVES) + rotary;
-                work.after = (2 + rows) * timing_.read_latency + work.reads + (2 + rows) * timing_.loop_depth;
+                const int64_t rotary = 2 * (model.head_dim / BEAT_WORDS);
+                const int64_t bursts = (int64_t)rows * (projects ? records_.logit_rows : 1);
+                const int64_t values = projects ? network_.depth.code_dim : model.hidden;
+                work.reads = records_.input() + bursts * (values / BEAT_HALVES) + rotary;
+                work.after = (2 + bursts) * (timing_.read_latency + timing_.loop_depth) + work.reads;
                 if (control_.columns > 0) work.after += control_.columns + timing_.loop_depth;
                 break;
             }
             case NORM_ATTENTION:
-            case NORM_FINAL: norm(all.count, work); break;
-            case NORM_MLP: if (!skips(mlp)) norm(mlp.count, work); break;
+            case NORM_FINAL: norm(model, all.count, work); break;
+            case NORM_MLP: if (!skips(mlp)) norm(model, mlp.count, work); break;
+            case DEPTH_NORM_ATTENTION:
+            case DEPTH_NORM_MLP:
+            case DEPTH_NORM:
+                norm(model, all.count, work);
+                work.clocks *= 2;  // gains and biases
+                work.after += timing_.loop_depth;
+                break;
             case LINEAR_QKV:
             case LINEAR_OUTPUT:
-            case LINEAR_LOGITS: linear(operation, all, rows, work); break;
+            case LINEAR_LOGITS:
+            case DEPTH_QKV:
+            case DEPTH_OUTPUT:
+            case DEPTH_FC2:
+            case DEPTH_LOGITS: linear(operation, all, rows, work); break;
+            case PROJECT:
+                if (!projects) break;
+                if (operation.layer == 0) work.before = rows * quantize_clocks(network_.depth.code_dim);
+                linear(operation, all, rows, work);
+                if (operation.layer < (int)network_.depth.projector - 1) work.after += rows * quantize_clocks(model.hidden);
+                break;
+            case DEPTH_HIDDEN:
+            case DEPTH_CODES:
+                if (operation.opcode == DEPTH_CODES) work.before = rows * quantize_clocks(network_.depth.code_dim);
+                linear(operation, all, rows, work);
+                work.reads = model.hidden / BEAT_WORDS;
+                work.after += timing_.read_latency + work.reads + timing_.loop_depth +
+                              rows * (model.hidden / BEAT_HALVES + timing_.loop_depth);
+                break;
+            case DEPTH_FC1:
+                linear(operation, all, rows, work);
+                work.after += rows * quantize_clocks(model.mlp);
+                break;
             case LINEAR_GATE_UP:
                 if (!skips(mlp)) {
                     const int computing = computing_rows(mlp);
                     linear(operation, mlp, computing, work);
-                    work.after += computing * quantize_clocks(model_.mlp);
+                    work.after += computing * quantize_clocks(model.mlp);
                 }
                 break;
             case LINEAR_DOWN: down(operation, mlp, work); break;
             case HEADS: heads(operation, work); break;
-            case ATTENTION: attention(operation, take); return;  // with its trace
-            case SAMPLE: sampling(work); break;
+            case DEPTH_HEADS: deep_heads(operation, work); break;
+            case ATTENTION:
+            case DEPTH_ATTENTION: attention(operation, take); return;  // with its trace
+            case SAMPLE:
+            case DEPTH_SAMPLE: sampling(operation, work); break;
             default: break;
         }
         trace(operation, work);
@@ -137,10 +173,10 @@ private:
                timing_.divide;
     }
 
-    void norm(int count, Work& work) const {
-        work.clocks = word_beats(model_.hidden);
-        const int64_t row = 2 * (vectors(model_.hidden) + timing_.loop_depth) + timing_.divide +
-                            quantize_clocks(model_.hidden) + 2 * timing_.divide + timing_.square_root;
+    void norm(const Model& model, int count, Work& work) const {
+        work.clocks = word_beats(model.hidden);
+        const int64_t row = 2 * (vectors(model.hidden) + timing_.loop_depth) + timing_.divide +
+                            quantize_clocks(model.hidden) + 2 * timing_.divide + timing_.square_root;
         work.after = timing_.loop_depth + count * row;
     }
 
@@ -153,7 +189,8 @@ private:
     }
 
     void linear(const Operation& operation, const Dealing& dealing, int computing, Work& work) const {
-        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4, operation.bias);
+        const LinearShape shape =
+            linear_shape(network_, operation.opcode, operation.layer, operation.int4, operation.bias);
         work.loop = clocks_of(shape, dealing.count);
         work.clocks = work.loop;
         work.after = timing_.loop_depth;
@@ -162,7 +199,7 @@ private:
 
     void down(const Operation& operation, const Dealing& mlp, Work& work) const {
         if (!skips(mlp)) linear(operation, mlp, computing_rows(mlp), work);
-        const int64_t output = model_.hidden / BEAT_HALVES;
+        const int64_t output = network_.backbone.hidden / BEAT_HALVES;
         const int computing = computing_rows(mlp);
         const int replaying = (int)control_.rows - computing;
         work.reads = replaying * output;
@@ -170,15 +207,36 @@ private:
         work.after += control_.rows * (output + timing_.loop_depth) + replaying * timing_.read_latency;
     }
 
-    void heads(const Operation& operation, Work& work) const {
+    // Reading, if it is open, and writing the block of V of each head, and the keys.
+    int64_t store_clocks(const Model& model, bool open) const {
+        const int64_t keys = model.kv_heads * (model.head_dim / BEAT_BYTES + timing_.loop_depth);
+        return (open ? timing_.read_latency : 0) + 2 * model.kv_heads * model.head_dim + keys;
+    }
+
+    void deep_heads(const Operation& operation, Work& work) const {
+        const Model& model = network_.deep;
         const int64_t rows = control_.rows;
-        const int64_t heads = model_.heads;
-        const int64_t kv_heads = model_.kv_heads;
-        const int64_t head_beats = model_.head_dim / BEAT_BYTES;
+        const int64_t head_beats = model.head_dim / BEAT_BYTES;
+        const bool open = operation.index % BLOCK_SLOTS > 0;
+        const int64_t blocks = model.kv_heads * model.head_dim;
+        work.clocks = word_beats(deep_head_words(model));
+        work.reads = open ? rows * blocks : 0;
+        work.writes = rows * (model.kv_heads * head_beats + blocks);
+        const int64_t heads = model.heads + 2 * model.kv_heads;
+        const int64_t quantize = heads * head_beats * (BEAT_BYTES / engine_.vector) + timing_.loop_depth;
+        work.after = rows * (quantize + store_clocks(model, open)) + timing_.write_latency + timing_.loop_depth;
+    }
+
+    void heads(const Operation& operation, Work& work) const {
+        const Model& model = network_.backbone;
+        const int64_t rows = control_.rows;
+        const int64_t heads = model.heads;
+        const int64_t kv_heads = model.kv_heads;
+        const int64_t head_beats = model.head_dim / BEAT_BYTES;
         const bool open = operation.position % BLOCK_SLOTS > 0;
         const bool earlier = operation.position > 0;
-        const int64_t blocks = kv_heads * model_.head_dim;
-        work.clocks = word_beats(head_words(model_));
+        const int64_t blocks = kv_heads * model.head_dim;
+        work.clocks = word_beats(head_words(model));
         work.reads = rows * ((earlier ? kv_heads * head_beats : 0) + 1 + (open ? blocks : 0));
         work.writes = rows * (kv_heads * head_beats + blocks);
         const int64_t rotate = (heads + 2 * kv_heads) * head_beats * (BEAT_BYTES / engine_.vector) + timing_.loop_depth;
@@ -186,29 +244,33 @@ private:
         const int64_t score = heads * head_beats + timing_.loop_depth;
         // the earlier keys arrive while the heads are rotated; the open blocks of V are read and rewritten
         const int64_t wait = std::max(timing_.read_latency + kv_heads * head_beats, rotate + query);
-        const int64_t keys = kv_heads * (head_beats + timing_.loop_depth);
-        const int64_t store = (open ? timing_.read_latency : 0) + 2 * blocks + keys;
+        const int64_t store = store_clocks(model, open);
         work.after = rows * (kv_heads + wait + kv_heads * head_beats + timing_.loop_depth + score + store) +
                      timing_.write_latency + 4 * MAX_ROWS + timing_.loop_depth;
     }
 
     template <typename Take>
     void attention(const Operation& operation, Take take) const {
+        const Model& model = network_.model_of(operation.opcode);
         Visible visible;
-        see_from(operation.position, model_, control_, visible);
-        const int group = model_.heads / model_.kv_heads;
-        const int head_beats = model_.head_dim / BEAT_BYTES;
+        if (is_deep(operation.opcode)) {
+            visible.begin(operation.index, 0, 0, 0);
+        } else {
+            see_from(operation.position, model, control_, visible);
+        }
+        const int group = model.heads / model.kv_heads;
+        const int head_beats = model.head_dim / BEAT_BYTES;
         int64_t blocks = 0;
         int64_t most = 0;
         for (int port = 0; port < PORTS; port++) {
             blocks += visible.blocks(port);
             most = std::max<int64_t>(most, visible.blocks(port));
         }
-        const int64_t total = (int64_t)control_.rows * model_.kv_heads;
+        const int64_t total = (int64_t)control_.rows * model.kv_heads;
         for (int64_t item = 0; item < total; item++) {
             Work scores;
             for (int port = 0; port < PORTS; port++) {
-                scores.beats[port] = (int64_t)visible.blocks(port) * model_.head_dim;
+                scores.beats[port] = (int64_t)visible.blocks(port) * model.head_dim;
             }
             scores.before = 2 * group * head_beats + 2 * group + 3 * timing_.loop_depth;
             scores.loop = paired_clocks(most * (BLOCK_SLOTS / 2), head_beats, group, engine_);
@@ -218,38 +280,46 @@ private:
             take(scores);
             Work values = scores;
             values.before = 0;
-            values.loop = paired_clocks(most * (model_.head_dim / 2), 1, 2 * group, engine_);
+            values.loop = paired_clocks(most * (model.head_dim / 2), 1, 2 * group, engine_);
             values.clocks = values.loop;
-            values.busy = blocks * (model_.head_dim / 2) * 2 * group;
-            values.after = 2 * timing_.loop_depth + group * vectors(model_.head_dim);
-            const bool row_done = (item + 1) % model_.kv_heads == 0;
-            if (row_done) values.after += quantize_clocks((int64_t)model_.heads * model_.head_dim);
+            values.busy = blocks * (model.head_dim / 2) * 2 * group;
+            values.after = 2 * timing_.loop_depth + group * vectors(model.head_dim);
+            const bool row_done = (item + 1) % model.kv_heads == 0;
+            if (row_done) values.after += quantize_clocks((int64_t)model.heads * model.head_dim);
             if (item == total - 1) trace(operation, values);
             take(values);
         }
     }
 
     void trace(const Operation& operation, Work& work) const {
-        const int64_t beats = trace_row_beats(model_, operation.opcode);
+        const int64_t beats = trace_row_beats(network_, operation.opcode, operation.layer);
         if (!(control_.flags & FLAG_TRACE) || beats == 0) return;
         work.writes += control_.rows * beats;
         work.after += control_.rows * (beats + timing_.loop_depth);
     }
 
-    void sampling(Work& work) const {
-        const int64_t codes = model_.codes;
+    void sampling(const Operation& operation, Work& work) const {
+        const int64_t codes = network_.backbone.codes;
+        const bool last = operation.index == (int)records_.logit_rows - 1;
+        const int64_t logits = control_.clips * records_.logit_beats;
+        const int64_t others = records_.output(control_.clips) - records_.logit_rows * logits;
         const int64_t records = records_.replay_beats + 2 * records_.score_beats + records_.code_beats;
         const int64_t sort = 3 * (2 * DIGITS + 4 * codes + 4 * timing_.loop_depth);
         const int64_t clip = 5 * (codes + timing_.loop_depth) + sort + records_.logit_beats;
-        work.writes = records_.output(control_.clips);
-        work.after = control_.clips * clip + records + 3 * timing_.loop_depth;
+        work.writes = logits + (last ? others : 0);
+        work.after = control_.clips * clip;
+        if (last) {
+            work.after += records + 3 * timing_.loop_depth;
+        } else {  // the codes onto the rows' sums
+            work.reads = (int64_t)control_.rows * (network_.depth.code_dim / BEAT_HALVES);
+            work.after += control_.rows * (timing_.read_latency + timing_.loop_depth) + work.reads;
+        }
     }
 
-    const Model& model_;
+    const Network& network_;
     const Control& control_;
     const Timing& timing_;
     const Parallelism& engine_;
-    StateLayout layout_;
     StepRecords records_;
     mutable std::map<std::tuple<int, int, bool, bool, int>, int64_t> clocks_;
 };

@@ -1,8 +1,6 @@
 // The engine's schedule on counters only: the same sequencer, dealing and cursors, decisions given from outside.
 #include "count.h"
 
-#include <algorithm>
-
 #include "timeline.h"
 
 using namespace fastcar;
@@ -23,16 +21,16 @@ struct Totals {
 // Takes what the sequencer emits; the executor's part is accounted instead of run.
 class CountingCommands {
 public:
-    CountingCommands(const Model& model, const Control& control, const Timing& timing, const Parallelism& engine,
-                     const uint32_t* replays, OperationCounts* by_opcode)
-        : model_(model), control_(control), timing_(timing), engine_(engine),
-          accountant_(model_, control_, timing_, engine_), timeline_(timing_, engine_), replays_(replays),
-          by_opcode_(by_opcode) {
+    CountingCommands(const Network& network, const Control& control, const Timing& timing, const Parallelism& engine,
+                     const uint32_t* replays, uint32_t omitted, OperationCounts* by_opcode)
+        : network_(network), control_(control), timing_(timing), engine_(engine),
+          accountant_(network_, control_, timing_, engine_), timeline_(timing_, engine_), replays_(replays),
+          omitted_(omitted), by_opcode_(by_opcode) {
         all_ = deal(everyone(), control.rows, true);
         mlp_ = all_;
-        totals.reads = ceil_div(model.layers, 2);  // thresholds
+        totals.reads = ceil_div(network.backbone.layers, 2) + ceil_div(control.rows, BEAT_WORDS);  // thresholds, paddings
         const int64_t load = (int64_t)control.descriptors * (DESCRIPTOR_WORDS / BEAT_WORDS + timing.read_latency);
-        timeline_.advance((double)(load + timing.read_latency + ceil_div(model.layers, 2)));
+        timeline_.advance((double)(load + timing.read_latency + totals.reads));
     }
 
     void fetch(int port, bool state, uint32_t, uint32_t beats) {
@@ -40,6 +38,7 @@ public:
     }
 
     bool computes(int) { return !skips(mlp_); }
+    bool leaves_out(uint32_t opcode) const { return (omitted_ >> opcode & 1u) != 0; }
 
     void operation(const Operation& operation) {
         OperationCounts& counts = by_opcode_[operation.opcode];
@@ -57,6 +56,7 @@ public:
             totals.loop += work.loop;
         });
         if (operation.opcode == HEADS) decide(operation);
+        if (operation.opcode == DEPTH_HEADS) timeline_.decide();  // K and V are in memory
         counts.cycles += timeline_.now();
         counts.stalls += timeline_.stalls();
     }
@@ -68,20 +68,21 @@ private:
     uint32_t everyone() const { return control_.rows == MAX_ROWS ? 0xFFFFFFFFu : (1u << control_.rows) - 1u; }
 
     void decide(const Operation& operation) {
-        const uint32_t replay = replays_[(size_t)operation.step * model_.layers + operation.layer] & everyone();
+        const uint32_t replay = replays_[(size_t)operation.step * network_.backbone.layers + operation.layer] & everyone();
         mlp_ = deal(everyone() & ~replay, control_.rows, (control_.flags & FLAG_REASSIGN) != 0);
         totals.rows_replayed += (uint32_t)__builtin_popcount(replay);
         totals.passes_skipped += skips(mlp_) ? 1 : 0;
         timeline_.decide();
     }
 
-    Model model_;
+    Network network_;
     Control control_;
     Timing timing_;
     Parallelism engine_;
     Accountant accountant_;
     Timeline timeline_;
     const uint32_t* replays_;
+    uint32_t omitted_;
     OperationCounts* by_opcode_;
     Dealing all_;
     Dealing mlp_;
@@ -101,12 +102,8 @@ int fastcar_count(const void* program, const void* control, const CountSettings*
         Timing timing;
         timing.ddr_rate = settings->ddr_rate;
         const Parallelism engine = {settings->groups, settings->vector, settings->fifo_beats, settings->port_width};
-        const Node* end = std::remove_if(loaded.nodes, loaded.nodes + loaded.count, [settings](const Node& node) {
-            return (settings->omitted >> node.opcode & 1u) != 0;
-        });
-        loaded.count = (int)(end - loaded.nodes);
-        CountingCommands commands(loaded.model, registers, timing, engine, replays, by_opcode);
-        sequence(loaded.model, loaded.nodes, loaded.count, registers, commands);
+        CountingCommands commands(loaded.network, registers, timing, engine, replays, settings->omitted, by_opcode);
+        sequence(loaded.network, loaded.nodes, loaded.count, registers, commands);
         const Totals& totals = commands.totals;
         const uint64_t cycles = (uint64_t)commands.timeline().now();
         const uint64_t stalls = (uint64_t)commands.timeline().stalls();

@@ -26,7 +26,7 @@ struct OperationCounts {
     double loop;         // clocks of loops that use the groups
 };
 
-// Counts a start without computing it. replays: (steps, layers) masks, bit r: row r replays; by_opcode (16 values):
+// Counts a start without computing it. replays: (steps, layers) masks, bit r: row r replays; by_opcode (32 values):
 // added to. Buffers are not touched: only their sizes in `control` count.
 int fastcar_count(const void* program, const void* control, const CountSettings* settings, const uint32_t* replays,
                   void* report, OperationCounts* by_opcode);

@@ -122,14 +122,20 @@ def random_depth_model(
     bits: int = 8,
     *,
     depth: DepthConfig | None = None,
+    shape: BackboneConfig | None = None,
+    group: int = 4,
     tas_query: str = "post_rope",
     criterion: str = "tas",
     seed: int = 0,
 ) -> IntegerModel:
-    """A backbone of 7 words with a depth transformer, whose codes are no vocabulary entries."""
-    shape = config(vocab=layout().code_offset)
-    model = random_model(bits, shape=shape, tas_query=tas_query, criterion=criterion, seed=seed)
-    weights = random_depth(shape.hidden, CODES, depth, None if bits == 8 else 4, seed)
+    """A backbone of 7 words with a depth transformer, whose codes are no vocabulary entries.
+
+    ``group``: inputs of a group, of 4-bit weights.
+    """
+    shape = (shape or config()).model_copy(update={"vocab": layout().code_offset})
+    groups = None if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), group)
+    model = random_model(bits, shape=shape, groups=groups, tas_query=tas_query, criterion=criterion, seed=seed)
+    weights = random_depth(shape.hidden, CODES, depth, None if bits == 8 else group, seed)
     return replace(model, head=None, depth=weights)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...hls.library import EngineLibrary, SimulationError
-from ..config import BackboneConfig, FrameLayout
+from ..config import BackboneConfig, DepthConfig, FrameLayout
 from ..errors import BundleError
 from ..program.memory import StateLayout
 from ..program.packed import Packed
@@ -52,8 +52,9 @@ class CSimBackend(EngineBackend):
         config: BackboneConfig,
         layout: FrameLayout,
         reassign: bool = True,
+        depth: DepthConfig | None = None,
     ) -> None:
-        super().__init__(library.config, packed, config, layout, reassign)
+        super().__init__(library.config, packed, config, layout, reassign, depth)
         self.library = library
 
     def memory_for(self, layout: StateLayout) -> EngineMemory:

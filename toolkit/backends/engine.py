@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..config import SAMPLED, BackboneConfig, FrameLayout
+from ..config import PADDING, SAMPLED, BackboneConfig, DepthConfig, FrameLayout
 from ..errors import UsageError
 from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, OWN_CODE, merge_words
+from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, GIVEN, OWN_CODE, merge_words
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
-from .protocol import FrameRecord
+from .protocol import FrameRecord, next_read
 
 __all__ = ["Clock", "EngineBackend", "rows_of", "state_layout"]
 
@@ -33,10 +33,11 @@ def state_layout(
     limit: int,
     logits: bool = False,
     traced: bool = False,
+    depth: DepthConfig | None = None,
 ) -> StateLayout:
     """The state buffer of a clip: caches for ``limit`` positions, records of a frame's steps or of the prompt's."""
     steps = max(layout.tokens_per_frame, layout.prompt_length)
-    return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits, traced)
+    return StateLayout.for_clip(config, layout, rows, clips, limit, steps, logits, traced, depth)
 
 
 def rows_of(engine: EngineConfig, clips: int, guided: bool) -> int:
@@ -75,7 +76,6 @@ class EngineBackend(ABC):
     """
 
     name: str
-    depth = None
     criterion = "tas"
     traced = False
     poison = False
@@ -87,9 +87,10 @@ class EngineBackend(ABC):
         config: BackboneConfig,
         layout: FrameLayout,
         reassign: bool = True,
+        depth: DepthConfig | None = None,
     ) -> None:
         self.engine, self.packed = engine, packed
-        self.config, self.layout, self.reassign = config, layout, reassign
+        self.config, self.layout, self.reassign, self.depth = config, layout, reassign, depth
 
     @abstractmethod
     def memory_for(self, layout: StateLayout) -> EngineMemory:
@@ -109,27 +110,33 @@ class EngineBackend(ABC):
         logits: bool = True,
     ) -> None:
         rows = rows_of(self.engine, clips, sampling.guided)
-        layout = state_layout(self.config, self.layout, rows, clips, limit, logits, self.traced)
+        layout = state_layout(self.config, self.layout, rows, clips, limit, logits, self.traced, self.depth)
         self.memory = self.memory_for(layout)
         self.records = ClipRecords(layout, limit)
         self.clock = Clock()
         self.position = 0
         self._totals: dict[str, int] = {}
         self._never = np.full(self.config.layers, NEVER, np.int64)
-        self._zeros = np.zeros((layout.steps, clips), np.int64)
-        self._tokens = np.zeros((layout.steps, rows), np.int64)
+        each = () if self.depth is None else (layout.codes_per_position,)
+        self._zeros = np.zeros((layout.steps, clips, *each), np.int64)
+        self._tokens = np.zeros((layout.steps, rows, *each), np.int64)
+        self._padding = np.zeros(rows, np.int64)
+        self._attention = attention
         self._settings = control_settings(layout, sampling, replay, attention) | {
             "descriptors": len(self.packed.program),
             "weight_beats": len(self.packed.weights),
         }
 
     def prefill(self, tokens: np.ndarray) -> None:
-        self._teach(tokens)
+        """UsageError for padding with columns and sinks that would reach into the frames."""
+        if tokens.ndim == 2:
+            self._pad((tokens == PADDING).sum(axis=1))
+        self._teach(np.maximum(tokens, 0))
 
     def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
         if not self.memory.layout.logits:
             raise ValueError("score needs logits; expected start(..., logits=True)")
-        return np.concatenate([record.logits for record in self._teach(tokens)])
+        return np.concatenate([record.logits for record in self._teach(tokens, following)])
 
     def decode(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> FrameRecord:
         first, steps, seconds = self.position, self.memory.layout.steps, 0.0
@@ -137,8 +144,7 @@ class EngineBackend(ABC):
             part = uniforms[start : start + steps]
             record = self._run(self._given(tokens, len(part)), part, thresholds, 0)
             seconds += record.seconds
-            following = self.layout.after(self.position - 1, record.codes[-1])
-            tokens = np.tile(following, len(tokens) // len(following))
+            tokens = next_read(self.position - 1, record.codes[-1], len(tokens), self.layout, self.depth)
         return self.records.frame(first, len(uniforms), seconds)
 
     def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
@@ -148,7 +154,7 @@ class EngineBackend(ABC):
         """
         if not (self.memory.layout.traced and self.memory.layout.logits):
             raise ValueError("trace needs room and logits; expected traced = True before start(..., logits=True)")
-        return self.memory.read_trace(self._run(tokens[None], uniforms, thresholds, FLAG_TRACE))
+        return self.memory.read_trace(self._run(self._given(tokens, 1), uniforms, thresholds, FLAG_TRACE))
 
     @property
     def initial_byte(self) -> int:
@@ -162,25 +168,69 @@ class EngineBackend(ABC):
         return self.memory.cached(position)
 
     def _given(self, tokens: np.ndarray, steps: int) -> np.ndarray:
-        """(steps, rows): ``tokens`` for the first step; for the others separators, or that they read the last code."""
+        """(steps, rows): ``tokens`` for the first step; for the others separators, or that they read the last code.
+
+        With a depth transformer (steps, rows, D); ``tokens`` (rows,) are tokens, (rows, D) codes.
+        """
         given, forced = self._tokens[:steps], self.layout.forced(self.position, steps)
-        given[:] = np.where(forced == SAMPLED, OWN_CODE, forced)[:, None]
-        given[0] = tokens
+        following = np.where(forced == SAMPLED, OWN_CODE, forced)
+        if self.depth is None:
+            given[:] = following[:, None]
+            given[0] = tokens
+        else:
+            given[:] = OWN_CODE
+            given[0] = tokens[:, None] if tokens.ndim == 1 else tokens
+        self._texts = 1 if tokens.ndim == 1 else 0
         return given
 
-    def _teach(self, tokens: np.ndarray) -> list[FrameRecord]:
-        """Run the positions of tokens (rows, n), as many a start as the records hold."""
-        steps = self.memory.layout.steps
-        parts = [tokens[:, first : first + steps].T for first in range(0, tokens.shape[1], steps)]
-        return [self._run(part, self._zeros[: len(part)], self._never, FLAG_TEACHER) for part in parts]
+    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None) -> list[FrameRecord]:
+        """Run the positions of tokens (rows, n), as many a start as the records hold.
+
+        With a depth transformer tokens may be codes (rows, n, D); ``following`` (clips, n, D): see ``score``.
+        """
+        steps, records = self.memory.layout.steps, []
+        for first in range(0, tokens.shape[1], steps):
+            part = tokens[:, first : first + steps].swapaxes(0, 1)
+            self._texts = len(part) if tokens.ndim == 2 else 0
+            if self.depth is not None:
+                self._tokens[: len(part)] = part[..., None] if tokens.ndim == 2 else part
+                part = self._tokens[: len(part)]
+            given = self._zeros[: len(part)]
+            if following is not None:
+                given = GIVEN + following[:, first : first + steps].swapaxes(0, 1)
+            records.append(self._run(part, given, self._never, FLAG_TEACHER))
+        return records
+
+    def _pad(self, padding: np.ndarray) -> None:
+        """For all positions to come: how many in front of each row hold nothing."""
+        layout, attention = self.layout, self._attention
+        if attention.columns and attention.sinks and padding.any():
+            reach = attention.sinks + int(padding.max())
+            if reach > layout.prompt_length:
+                raise UsageError(
+                    "--attention",
+                    f"{attention.sinks} sinks behind {padding.max()} positions of padding, with columns",
+                    f"at most {layout.prompt_length - padding.max()} sinks, so that they end with the prompt",
+                    "Ask for fewer sinks, or none.",
+                )
+        self._padding[:] = padding
 
     def _run(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray, flags: int) -> FrameRecord:
-        """tokens (steps, rows), uniforms (steps, clips)."""
+        """tokens (steps, rows), uniforms (steps, clips); of a depth transformer with an axis of D at the end."""
         began, steps = time.perf_counter(), len(uniforms)
-        self.memory.write_inputs(tokens, uniforms, thresholds)
+        self.memory.write_inputs(tokens, uniforms, thresholds, self._padding)
         flags |= FLAG_REASSIGN if self.reassign else 0
         flags |= FLAG_LOGITS if self.memory.layout.logits else 0
-        report, worked = self.run_engine(self._settings | {"position": self.position, "steps": steps, "flags": flags})
+        report, worked = self.run_engine(
+            self._settings
+            | {
+                "position": self.position,
+                "steps": steps,
+                "flags": flags,
+                "texts": self._texts,
+                "padding": int(self._padding.max()),
+            }
+        )
         self.memory.read_outputs(self.records, self.position, steps)
         self._add(report)
         seconds = time.perf_counter() - began

@@ -42,10 +42,11 @@ class ClipRecords:
     """What the steps of a clip recorded, by position: made once, written frame by frame."""
 
     def __init__(self, layout: StateLayout, limit: int) -> None:
-        self.codes = np.zeros((limit, layout.clips), np.int64)
+        chosen = (layout.clips,) if layout.depth is None else (layout.clips, layout.codes_per_position)
+        self.codes = np.zeros((limit, *chosen), np.int64)
         self.scores = np.zeros((limit, layout.config.layers, layout.rows), np.int64)
         self.replay = np.zeros(self.scores.shape, np.bool_)
-        self.logits = np.zeros((limit, layout.clips, layout.layout.codes), np.float32) if layout.logits else None
+        self.logits = np.zeros((limit, *chosen, layout.layout.codes), np.float32) if layout.logits else None
 
     def frame(self, first: int, steps: int, seconds: float) -> FrameRecord:
         """Views of the steps from position ``first`` on."""
@@ -61,17 +62,25 @@ class EngineMemory:
         self.layout = layout
         self.state = np.zeros((layout.total_beats, BEAT_BYTES), np.uint8) if state is None else state
 
-    def write_inputs(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> None:
+    def write_inputs(
+        self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray, padding: np.ndarray
+    ) -> None:
         """tokens (steps, rows), OWN_CODE for a step that reads the last code; uniforms (steps, clips); thresholds
-        (layers,) integer scores."""
+        (layers,) integer scores; padding (rows,) first slots that hold nothing.
+
+        With a depth transformer: tokens (steps, rows, D), a token in the first of them, or codes; uniforms (steps,
+        clips, D), or GIVEN and a code.
+        """
         layout = self.layout
         layers = layout.config.layers
-        self._words(layout.thresholds, layout.input - layout.thresholds).view(np.int64)[:layers] = thresholds
+        self._words(layout.thresholds, layout.paddings - layout.thresholds).view(np.int64)[:layers] = thresholds
+        self._words(layout.paddings, layout.input - layout.paddings)[: layout.rows] = padding
         parts = layout.input_parts
         records = self._words(layout.input, len(uniforms) * sum(parts.values())).reshape(len(uniforms), -1)
-        records[:, : layout.rows] = tokens
+        read, drawn = tokens.reshape(len(uniforms), -1), uniforms.reshape(len(uniforms), -1)
+        records[:, : read.shape[1]] = read
         first = 4 * parts["tokens"]
-        records[:, first : first + layout.clips] = uniforms
+        records[:, first : first + drawn.shape[1]] = drawn
 
     def read_outputs(self, records: ClipRecords, first: int, steps: int) -> None:
         """What the last ``steps`` steps recorded, into ``records``; the first of them read position ``first``."""
@@ -79,7 +88,9 @@ class EngineMemory:
         parts = layout.output_parts
         words = self._words(layout.output, steps * sum(parts.values())).reshape(steps, -1)
         codes, masks, scores, logits = np.split(words, np.cumsum([4 * beats for beats in parts.values()])[:-1], axis=1)
-        records.codes[own] = codes[:, : layout.clips]
+        records.codes[own] = codes[:, : layout.clips * layout.codes_per_position].reshape(
+            steps, *records.codes.shape[1:]
+        )
         layers = layout.config.layers
         for row in range(layout.rows):
             np.not_equal(masks[:, :layers] & np.uint32(1 << row), 0, out=records.replay[own, :, row])
@@ -88,8 +99,8 @@ class EngineMemory:
         pairs = records.scores[own].reshape(steps, count, 1).view(np.uint32)  # little-endian, as the engine writes
         pairs[:, :, 0], pairs[:, :, 1] = low[:, :count], high[:, :count]
         if records.logits is not None:
-            every = logits.view(np.float32).reshape(steps, layout.clips, -1)
-            records.logits[own] = every[:, :, : layout.layout.codes]
+            every = logits.view(np.float32).reshape(*records.codes[own].shape, -1)
+            records.logits[own] = every[..., : layout.layout.codes]
 
     def read_trace(self, record: FrameRecord) -> dict[str, np.ndarray]:
         """What the nodes of a traced step left behind; ``record``: of that step."""
@@ -107,7 +118,9 @@ class EngineMemory:
         own = caches[:, :, :, :, block % PORTS, block // PORTS]
         keys = own[:, :, 0].reshape(*own.shape[:2], config.kv_heads, BLOCK_SLOTS, config.head_dim)[:, :, :, lane]
         values = own[:, :, 1].reshape(*own.shape[:2], config.kv_heads, config.head_dim, BLOCK_SLOTS)[..., lane]
-        replayed = self.state[layout.cache_beats : layout.thresholds].reshape(layout.replay_shape)
+        replayed = self.state[layout.cache_beats : layout.cache_beats + layout.replay_beats].reshape(
+            layout.replay_shape
+        )
         place = (position - frame.prompt_length) % frame.tokens_per_frame
         outputs = np.ascontiguousarray(replayed[place, :, :, : 2 * config.hidden]).view(np.uint16)
         return {"k": keys.copy(), "v": values.copy(), "mlp_output": outputs}

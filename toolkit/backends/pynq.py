@@ -42,11 +42,11 @@ class PynqBackend(EngineBackend):
         reassign: bool = True,
     ) -> None:
         manifest, packed = bundle.manifest, bundle.require_packed()
-        super().__init__(manifest.engine, packed, manifest.config, manifest.frame_layout, reassign)
+        super().__init__(manifest.engine, packed, manifest.config, manifest.frame_layout, reassign, manifest.depth)
         self.deadline, self.clock = deadline, Clock()
         self._state: DeviceBuffer | None = None
         rows, limit = clips * (2 if guided else 1), manifest.frame_layout.positions
-        layout = state_layout(manifest.config, manifest.frame_layout, rows, clips, limit)
+        layout = state_layout(manifest.config, manifest.frame_layout, rows, clips, limit, depth=manifest.depth)
         self.session = Session(bundle, target, plan_memory(packed, layout))
 
     @property

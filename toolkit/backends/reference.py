@@ -60,7 +60,7 @@ class ReferenceBackend(SteppingBackend):
     def _in_full(self, kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """With zeros for the rows that had no part in what only the computing rows go through."""
         full = {}
-        layout = TraceLayout(self.config, self.layout.codes, self.state.rows, self.clips)
+        layout = TraceLayout(self.config, self.layout.codes, self.state.rows, self.clips, self.depth)
         for name, (shape, dtype) in layout.arrays.items():
             full[name] = kept.get(name)
             if full[name] is None or full[name].shape != shape:

@@ -30,7 +30,9 @@ def _reference(bundle: Bundle, threads: int | None) -> Backend:
 
 def _csim(bundle: Bundle, threads: int | None) -> Backend:
     packed, manifest = bundle.require_packed(), bundle.manifest
-    return CSimBackend(EngineLibrary(manifest.engine), packed, manifest.config, manifest.frame_layout)
+    return CSimBackend(
+        EngineLibrary(manifest.engine), packed, manifest.config, manifest.frame_layout, depth=manifest.depth
+    )
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
     if packed is None or packed.build_id != engine.config.build_id:
         packed = _pack(bundle, engine)
     library = EngineLibrary(engine.config)
-    return CSimBackend(library, packed, manifest.config, manifest.frame_layout, reassign=drs)
+    return CSimBackend(library, packed, manifest.config, manifest.frame_layout, drs, manifest.depth)
 
 
 def _pack(bundle: Bundle, engine: Engine) -> Packed:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..config import BackboneConfig, FrameLayout
+from ..config import BackboneConfig, DepthConfig, FrameLayout
 from .trace import TraceLayout
 
 __all__ = ["BEAT_BYTES", "BLOCK_SLOTS", "PORTS", "StateLayout"]
@@ -15,6 +15,7 @@ BEAT_BYTES = 16
 PORTS = 4
 BLOCK_SLOTS = 16  # slots of a cache block
 SLOT_QUANTUM = PORTS * BLOCK_SLOTS
+DEPTH_SLOTS = SLOT_QUANTUM  # of the depth transformer's caches, which hold the residual codes of one position
 
 
 def beats(count: int, per_beat: int) -> int:
@@ -23,12 +24,13 @@ def beats(count: int, per_beat: int) -> int:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Caches, replayed outputs, then thresholds, the records of up to ``steps`` steps and, if ``traced``, of the nodes
-    of one.
+    """Caches, replayed outputs, caches of the depth transformer if there is one, then thresholds and paddings, the
+    records of up to ``steps`` steps and, if ``traced``, of the nodes of one.
 
     K and V of a (layer, row, kind, head, port) lie in one run; a run holds the port's blocks of 16 slots in order,
     block b on port b mod 4. A block of K is (slot, head_dim), one of V (head_dim, slot), int8. A replayed output is
-    ``hidden`` bfloat16 and one beat whose first word is its age, by (place, layer, row).
+    ``hidden`` bfloat16 and one beat whose first word is its age, by (place, layer, row). A row reads D words a step and
+    a clip makes as many codes, D those of a position: 1 without a depth transformer.
     """
 
     config: BackboneConfig
@@ -39,6 +41,7 @@ class StateLayout:
     steps: int
     logits: bool
     traced: bool = False
+    depth: DepthConfig | None = None
 
     @classmethod
     def for_clip(
@@ -51,10 +54,11 @@ class StateLayout:
         steps: int,
         logits: bool,
         traced: bool = False,
+        depth: DepthConfig | None = None,
     ) -> StateLayout:
         """Caches for ``limit`` positions, rounded up to whole blocks on every port."""
         slots = -(-limit // SLOT_QUANTUM) * SLOT_QUANTUM
-        return cls(config, layout, rows, clips, slots, steps, logits, traced)
+        return cls(config, layout, rows, clips, slots, steps, logits, traced, depth)
 
     @property
     def cache_shape(self) -> tuple[int, ...]:
@@ -81,17 +85,33 @@ class StateLayout:
         return int(np.prod(self.replay_shape, dtype=np.int64)) // BEAT_BYTES
 
     @property
+    def depth_beats(self) -> int:
+        """Of the depth transformer's caches, laid out as the backbone's."""
+        depth = self.depth
+        values = 0 if depth is None else depth.layers * self.rows * 2 * depth.hidden * DEPTH_SLOTS
+        return values // BEAT_BYTES
+
+    @property
+    def codes_per_position(self) -> int:
+        return 1 if self.depth is None else self.depth.codes_per_position
+
+    @property
     def thresholds(self) -> int:
-        return self.cache_beats + self.replay_beats
+        return self.cache_beats + self.replay_beats + self.depth_beats
+
+    @property
+    def paddings(self) -> int:
+        return self.thresholds + beats(self.config.layers, 2)
 
     @property
     def input(self) -> int:
-        return self.thresholds + beats(self.config.layers, 2)
+        return self.paddings + beats(self.rows, 4)
 
     @property
     def input_parts(self) -> dict[str, int]:
         """Beats of a step's record of inputs, in order."""
-        return {"tokens": beats(self.rows, 4), "uniforms": beats(self.clips, 4)}
+        each = self.codes_per_position
+        return {"tokens": beats(self.rows * each, 4), "uniforms": beats(self.clips * each, 4)}
 
     @property
     def output(self) -> int:
@@ -101,10 +121,10 @@ class StateLayout:
     def output_parts(self) -> dict[str, int]:
         """Beats of a step's record of outputs, in order."""
         return {
-            "codes": beats(self.clips, 4),
+            "codes": beats(self.clips * self.codes_per_position, 4),
             "replay": beats(self.config.layers, 4),
             "scores": beats(self.config.layers * self.rows, 2),
-            "logits": self.clips * beats(self.layout.codes, 4) if self.logits else 0,
+            "logits": self.clips * self.codes_per_position * beats(self.layout.codes, 4) if self.logits else 0,
         }
 
     @property
@@ -113,7 +133,7 @@ class StateLayout:
 
     @property
     def trace_layout(self) -> TraceLayout:
-        return TraceLayout(self.config, self.layout.codes, self.rows, self.clips)
+        return TraceLayout(self.config, self.layout.codes, self.rows, self.clips, self.depth)
 
     @property
     def total_beats(self) -> int:

@@ -10,6 +10,7 @@ __all__ = [
     "FLAG_REASSIGN",
     "FLAG_TEACHER",
     "FLAG_TRACE",
+    "GIVEN",
     "OWN_CODE",
     "POLICY_CODES",
     "REPORT",
@@ -23,6 +24,8 @@ FLAG_LOGITS = 4  # record the logits of every step
 FLAG_TRACE = 8  # record what every node of the step leaves behind; of one step a start
 
 OWN_CODE = 0xFFFFFFFF  # in place of a token, but the first step's: read the code sampled before; else a separator
+
+GIVEN = 1 << 31  # in place of a uniform, plus a code: a depth transformer goes on with it, whatever it would choose
 
 FLAGS = {
     "FLAG_REASSIGN": FLAG_REASSIGN,
@@ -41,10 +44,12 @@ CONTROL = Record(
         Word("weight_beats", "size of the weight buffer"),
         Word("state_beats", "size of the state buffer"),
         Word("rows", "sequences of a step"),
+        Word("padding", "first slots that hold nothing, of the row that has most; how many of each: see thresholds"),
         Word("clips", "rows that are sampled: the first ones; as many unconditional rows follow with guidance"),
         Word("slots", "of the caches, a multiple of 64"),
         Word("position", "of the first step"),
         Word("steps", "to run"),
+        Word("texts", "of them, first ones, that read tokens; the others read codes (with a depth transformer)"),
         Word("flags", ", ".join(FLAGS)),
         Word("policy", "of the replay decision"),
         Word("max_age", "how often in a row a value may be replayed", "i32"),
@@ -55,8 +60,8 @@ CONTROL = Record(
         Word("inverse_temperature", "factor of the logits", "f32"),
         Word("top_k", "codes that are kept"),
         Word("top_p", "probability that is kept, units of 2^-16"),
-        Word("thresholds", "state address of the layers' thresholds, int64"),
-        Word("input", "state address of the steps' tokens (or OWN_CODE) and uniforms"),
+        Word("thresholds", "state address of the layers' thresholds, int64; behind them each row's padding"),
+        Word("input", "state address of what the steps read (tokens, codes or OWN_CODE) and of uniforms"),
         Word("output", "state address of the steps' codes, decisions, scores, logits"),
         Word("trace", "state address of what the nodes of a traced step leave behind"),
     ),
@@ -104,7 +109,7 @@ STATUS = {
     6: ("BAD_CONTEXT", "the steps go beyond the caches or the rotary tables"),
     7: ("BAD_STATE", "the state buffer is too small for the caches or the records of the steps"),
     8: ("BAD_SETTINGS", "a setting is outside its range"),
-    9: ("BAD_TOKEN", "a token the host wrote is outside the vocabulary; entry 0 was used"),
+    9: ("BAD_TOKEN", "a token or code the host wrote is outside the vocabulary or codebook; entry 0 was used"),
 }
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..config import BackboneConfig
-from .descriptors import Opcode, node_sequence
+from ..config import BackboneConfig, DepthConfig
+from .descriptors import DEPTH_INPUTS, Opcode, node_sequence
 
 __all__ = ["KINDS", "TraceEntry", "TraceLayout", "layer_of"]
 
@@ -31,6 +31,19 @@ KINDS = {
     Opcode.LINEAR_DOWN: FLOATS,  # the residual stream, with what the rows computed or replayed
     Opcode.NORM_FINAL: OPERAND,
     Opcode.LINEAR_LOGITS: FLOATS,  # before guidance
+    Opcode.PROJECT: FLOATS,  # the last layer's: the residual stream
+    Opcode.DEPTH_HIDDEN: FLOATS,  # the residual stream of the depth transformer
+    Opcode.DEPTH_CODES: FLOATS,
+    Opcode.DEPTH_NORM_ATTENTION: OPERAND,
+    Opcode.DEPTH_QKV: FLOATS,
+    Opcode.DEPTH_HEADS: HEADS,
+    Opcode.DEPTH_ATTENTION: OPERAND,
+    Opcode.DEPTH_OUTPUT: FLOATS,
+    Opcode.DEPTH_NORM_MLP: OPERAND,
+    Opcode.DEPTH_FC1: OPERAND,
+    Opcode.DEPTH_FC2: FLOATS,
+    Opcode.DEPTH_NORM: OPERAND,
+    Opcode.DEPTH_LOGITS: FLOATS,
 }
 """Of an operation: float32 values, int8 heads, or int8 values and behind them a beat with their float32 scale."""
 
@@ -46,10 +59,25 @@ NAMES = {
     Opcode.LINEAR_DOWN: "ReplayMLP",
     Opcode.NORM_FINAL: "final.RMSNorm",
     Opcode.LINEAR_LOGITS: "head",
+    Opcode.PROJECT: "embedding",
+    Opcode.DEPTH_HIDDEN: "embedding",
+    Opcode.DEPTH_CODES: "embedding",
+    Opcode.DEPTH_NORM_ATTENTION: "LayerNorm.attention",
+    Opcode.DEPTH_QKV: "qkv",
+    Opcode.DEPTH_HEADS: "heads",
+    Opcode.DEPTH_ATTENTION: "Attention",
+    Opcode.DEPTH_OUTPUT: "output",
+    Opcode.DEPTH_NORM_MLP: "LayerNorm.mlp",
+    Opcode.DEPTH_FC1: "GELU",
+    Opcode.DEPTH_FC2: "fc2",
+    Opcode.DEPTH_NORM: "LayerNorm",
+    Opcode.DEPTH_LOGITS: "classifier",
 }
-"""The graph's names, inside of a layer behind ``layers.L.``; ReplayMLP hides two steps of the engine."""
+"""The graph's names, inside of a layer behind ``layers.L.``; ReplayMLP hides two steps of the engine. Those of the
+depth transformer's residual code i behind ``depth.i.``, inside of a layer behind ``depth.i.blocks.L.``."""
 
-OUTSIDE = (Opcode.EMBED, Opcode.NORM_FINAL, Opcode.LINEAR_LOGITS)  # of the layers
+OUTSIDE = (Opcode.EMBED, Opcode.PROJECT, Opcode.NORM_FINAL, Opcode.LINEAR_LOGITS)  # of the layers
+OUTSIDE_DEPTH = (*DEPTH_INPUTS, Opcode.DEPTH_NORM, Opcode.DEPTH_LOGITS)
 COMPUTED = (Opcode.NORM_MLP, Opcode.LINEAR_GATE_UP)  # without meaning for a row that replays
 Arrays = dict[str, np.ndarray]
 Shape = tuple[tuple[int, ...], np.dtype]
@@ -77,16 +105,33 @@ class TraceEntry:
 class TraceLayout:
     """Of a step of ``rows`` rows of a model with ``codes`` outputs, ``clips`` of them sampled."""
 
-    def __init__(self, config: BackboneConfig, codes: int, rows: int, clips: int) -> None:
-        self.config, self.codes, self.rows, self.clips = config, codes, rows, clips
+    def __init__(
+        self, config: BackboneConfig, codes: int, rows: int, clips: int, depth: DepthConfig | None = None
+    ) -> None:
+        self.config, self.codes, self.rows, self.clips, self.depth = config, codes, rows, clips, depth
         self.entries: list[TraceEntry] = []
         self.beats = 0
-        for opcode, layer in node_sequence(config.layers):
-            if opcode in KINDS:
-                name = NAMES[opcode] if opcode in OUTSIDE else f"layers.{layer}.{NAMES[opcode]}"
-                entry = TraceEntry(opcode, layer, name, self._values(opcode), self.beats)
+        nodes = list(node_sequence(config.layers, depth))
+        first = next((i for i, (opcode, _) in enumerate(nodes) if opcode in DEPTH_INPUTS), len(nodes))
+        self._add(nodes[:first])
+        for index in range(0 if depth is None else depth.codes_per_position):
+            unused = DEPTH_INPUTS[index == 0]
+            self._add([node for node in nodes[first:] if node[0] != unused], f"depth.{index}.")
+
+    def _add(self, nodes: list[tuple[Opcode, int]], prefix: str = "") -> None:
+        for opcode, layer in nodes:
+            if opcode in KINDS and not self._passed_on(opcode, layer):
+                outside = opcode in OUTSIDE or opcode in OUTSIDE_DEPTH
+                inside = "" if outside else f"blocks.{layer}." if prefix else f"layers.{layer}."
+                entry = TraceEntry(opcode, layer, f"{prefix}{inside}{NAMES[opcode]}", self._values(opcode), self.beats)
                 self.entries.append(entry)
-                self.beats += rows * entry.row_beats
+                self.beats += self.rows * entry.row_beats
+
+    def _passed_on(self, opcode: Opcode, layer: int) -> bool:
+        """Whether the residual stream is not complete yet: with a depth transformer the projector's last layer ends it."""
+        if self.depth is None:
+            return False
+        return opcode == Opcode.EMBED or (opcode == Opcode.PROJECT and layer < self.depth.projector_layers - 1)
 
     @property
     def arrays(self) -> dict[str, Shape]:
@@ -100,12 +145,15 @@ class TraceLayout:
                 shapes[f"{entry.name}.values"] = (rows, entry.values), np.dtype(np.int8)
                 shapes[f"{entry.name}.scale"] = (rows, 1), np.dtype(np.float32)
             else:
-                for part, heads in zip("qkv", (config.heads, config.kv_heads, config.kv_heads), strict=True):
-                    shapes[f"{entry.name}.{part}"] = (rows, heads, config.head_dim), np.dtype(np.int8)
-                shapes[f"layers.{entry.layer}.TemporalAttentionScore"] = (rows,), np.dtype(np.int64)
-                shapes[f"layers.{entry.layer}.ReplayDecision"] = (rows,), np.dtype(np.bool_)
-        shapes["logits"] = (self.clips, self.codes), np.dtype(np.float32)
-        shapes["sample"] = (self.clips,), np.dtype(np.int64)
+                own = self._owner(entry.opcode)
+                for part, heads in zip("qkv", (own.heads, own.kv_heads, own.kv_heads), strict=True):
+                    shapes[f"{entry.name}.{part}"] = (rows, heads, own.head_dim), np.dtype(np.int8)
+                if entry.opcode == Opcode.HEADS:
+                    shapes[f"layers.{entry.layer}.TemporalAttentionScore"] = (rows,), np.dtype(np.int64)
+                    shapes[f"layers.{entry.layer}.ReplayDecision"] = (rows,), np.dtype(np.bool_)
+        chosen = (self.clips,) if self.depth is None else (self.clips, self.depth.codes_per_position)
+        shapes["logits"] = (*chosen, self.codes), np.dtype(np.float32)
+        shapes["sample"] = chosen, np.dtype(np.int64)
         return shapes
 
     def read(self, memory: np.ndarray, scores: np.ndarray, replay: np.ndarray) -> Arrays:
@@ -128,16 +176,22 @@ class TraceLayout:
                     scale[replay[entry.layer]] = 0
                 found |= {f"{entry.name}.values": values, f"{entry.name}.scale": scale}
                 continue
-            heads = values.reshape(self.rows, -1, self.config.head_dim)
-            q = self.config.heads
-            parts = np.split(heads, [q, q + self.config.kv_heads], axis=1)
+            own = self._owner(entry.opcode)
+            heads = values.reshape(self.rows, -1, own.head_dim)
+            parts = np.split(heads, [own.heads, own.heads + own.kv_heads], axis=1)
             found |= {f"{entry.name}.{part}": array for part, array in zip("qkv", parts, strict=True)}
+            if entry.opcode == Opcode.DEPTH_HEADS:
+                continue
             found[f"layers.{entry.layer}.TemporalAttentionScore"] = scores[entry.layer].copy()
             found[f"layers.{entry.layer}.ReplayDecision"] = replay[entry.layer].copy()
         return found
 
+    def _owner(self, opcode: Opcode) -> BackboneConfig | DepthConfig:
+        """Whose widths and heads hold for an opcode."""
+        return self.config if self.depth is None or opcode <= Opcode.PROJECT else self.depth
+
     def _values(self, opcode: Opcode) -> int:
-        config = self.config
+        config = self._owner(opcode)
         q = config.heads * config.head_dim
         return {
             Opcode.LINEAR_QKV: q + 2 * config.kv_heads * config.head_dim,
@@ -145,6 +199,10 @@ class TraceLayout:
             Opcode.ATTENTION: q,
             Opcode.LINEAR_GATE_UP: config.mlp,
             Opcode.LINEAR_LOGITS: self.codes,
+            Opcode.DEPTH_QKV: 3 * q,
+            Opcode.DEPTH_HEADS: 3 * q,
+            Opcode.DEPTH_FC1: config.mlp,
+            Opcode.DEPTH_LOGITS: self.codes,
         }.get(opcode, config.hidden)
 
 

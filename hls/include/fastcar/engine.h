@@ -12,14 +12,18 @@
 
 namespace fastcar {
 
-constexpr int MAX_NODES = 1 + LAYER_NODES * MAX_LAYERS + ENDING_NODES;
+constexpr int MAX_DEPTH_NODES =
+    MAX_DEPTH_LAYERS > 0
+        ? MAX_PROJECTOR + DEPTH_INPUT_NODES + DEPTH_LAYER_NODES * MAX_DEPTH_LAYERS + DEPTH_ENDING_NODES
+        : 0;
+constexpr int MAX_NODES = 1 + LAYER_NODES * MAX_LAYERS + ENDING_NODES + MAX_DEPTH_NODES;
 constexpr int COMMAND_DEPTH = 64;
 constexpr int OPERATION_DEPTH = 16;
 constexpr int TOKEN_DEPTH = 2;
 constexpr int CACHE_COMMAND_DEPTH = 2 * MAX_KV_HEADS + 16;
 
 struct Program {
-    Model model;
+    Network network;
     Node nodes[MAX_NODES];
     int count;
 };
@@ -45,22 +49,26 @@ beat:
 
 // The program is copied on chip while it is checked: what runs is what was checked.
 inline Status load_program(const beat_t* memory, const Control& control, Program& program) {
-    if (!within(control.descriptors, 2, MAX_NODES + 1)) return BAD_PROGRAM;
+    if (!within(control.descriptors, 2, MAX_NODES + 2)) return BAD_PROGRAM;
     uint32_t words[DESCRIPTOR_WORDS];
     load_words(memory, 0, words);
-    program.model = Model::from(words);
-    Status status = check_model(program.model);
+    const Model model = Model::from(words);
+    load_words(memory, 1, words);
+    const Depth depth = has_depth(model) ? Depth::from(words) : Depth{};
+    program.network = Network::of(model, depth);
+    Status status = check_network(program.network);
     if (status != DONE) return status;
-    program.count = 1 + LAYER_NODES * program.model.layers + ENDING_NODES;
-    if (control.descriptors != (uint32_t)program.count + 1) return BAD_PROGRAM;
-    status = check_control(program.model, control);
+    const int headers = has_depth(model) ? 2 : 1;
+    program.count = node_count(program.network);
+    if (control.descriptors != (uint32_t)(program.count + headers)) return BAD_PROGRAM;
+    status = check_control(program.network, control);
 node:
     for (int index = 0; index < program.count; index++) {
 // not pipelined: a descriptor is a burst of four beats
 #pragma HLS LOOP_TRIPCOUNT min=12 max=MAX_NODES
-        load_words(memory, index + 1, words);
+        load_words(memory, index + headers, words);
         program.nodes[index] = Node::from(words);
-        const Status found = check_node(program.model, control, program.nodes[index], index);
+        const Status found = check_node(program.network, control, program.nodes[index], index);
         if (status == DONE) status = found;
     }
     return status;
@@ -77,11 +85,12 @@ struct SequencerStreams {
     }
     void operation(const Operation& operation) { operations.write(operation); }
     bool computes(int) { return decisions.read(); }
+    bool leaves_out(uint32_t) const { return false; }
 };
 
 inline void run_sequencer(const Program& program, const Control& control, SequencerStreams& streams) {
-    sequence(program.model, program.nodes, program.count, control, streams);
-    streams.operations.write(Operation{0, false, false, 0, 0, 0, 0.0f});
+    sequence(program.network, program.nodes, program.count, control, streams);
+    streams.operations.write(Operation{0, false, false, 0, 0, 0, 0.0f, 0});
 last:
     for (int port = 0; port < PORTS; port++) {
 #pragma HLS UNROLL
@@ -92,7 +101,7 @@ last:
 inline void run_executor(const Program& program, const Control& control, Executor& executor,
                          stream<beat_t> ports[PORTS], CacheStreams& cache, SequencerStreams& sequencer,
                          ExecutorCounters& counters) {
-    executor.start(program.model, control, cache);
+    executor.start(program.network, control, cache);
 operation:
     for (Operation operation = sequencer.operations.read(); operation.opcode != 0;
          operation = sequencer.operations.read()) {

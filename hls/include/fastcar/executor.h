@@ -5,6 +5,8 @@
 #include "attention.h"
 #include "cache_access.h"
 #include "config.h"
+#include "gelu.h"
+#include "layer_norm.h"
 #include "layout.h"
 #include "quantize_rows.h"
 #include "replay_decision.h"
@@ -20,6 +22,7 @@ namespace fastcar {
 static_assert(ROWS >= 1 && ROWS <= MAX_ROWS, "the index register has a bit for each of at most 32 rows");
 static_assert(MAX_HIDDEN % BEAT_BYTES == 0 && MAX_WIDE % BEAT_BYTES == 0, "a row of values must be whole beats");
 static_assert(MAX_INPUTS >= MAX_HIDDEN && MAX_INPUTS >= MAX_MLP, "a quantized row must hold what any layer reads");
+static_assert(MAX_CODE_DIM <= MAX_INPUTS, "a quantized row must hold a sum of codes");
 static_assert(MAX_WIDE >= MAX_MLP && MAX_WIDE >= MAX_CODES, "a row of results must hold what any layer makes");
 
 constexpr int MAX_HEAD_BEATS = MAX_HEAD_DIM / BEAT_BYTES;
@@ -47,6 +50,18 @@ struct WideSink {
     }
 };
 
+// Keeps the outputs as the residual stream, or through GELU as the operand of the next layer.
+template <int CAPACITY, bool GELU>
+struct StoreSink {
+    float (*y)[CAPACITY];
+    int outputs;
+    void operator()(int row, int output, float y0, float y1) {
+#pragma HLS INLINE
+        if (output < outputs) y[row][output] = GELU ? gelu(y0) : y0;
+        if (output + 1 < outputs) y[row][output + 1] = GELU ? gelu(y1) : y1;
+    }
+};
+
 struct ExecutorCounters {
     int64_t busy_beats = 0;
     int64_t clocks = 0;  // of the loops that use the groups
@@ -66,6 +81,8 @@ public:
 #pragma HLS ARRAY_PARTITION variable=wide_ type=cyclic factor=ROW_BANKS dim=2
 #pragma HLS ARRAY_PARTITION variable=x8_ type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=gain_ type=cyclic factor=ROW_BANKS dim=1
+#pragma HLS ARRAY_PARTITION variable=bias_ type=cyclic factor=ROW_BANKS dim=1
+#pragma HLS ARRAY_PARTITION variable=total_ type=cyclic factor=ROW_BANKS dim=2
 #pragma HLS ARRAY_PARTITION variable=work_ type=cyclic factor=VECTOR dim=1
 #pragma HLS ARRAY_PARTITION variable=cos_ type=cyclic factor=BEAT_BYTES dim=1
 #pragma HLS ARRAY_PARTITION variable=sin_ type=cyclic factor=BEAT_BYTES dim=1
@@ -81,15 +98,17 @@ public:
 #pragma HLS ARRAY_PARTITION variable=visible_.column_blocks type=complete dim=1
     }
 
-    // Before the first operation of a start: shapes, settings and the layers' thresholds.
-    void start(const Model& model, const Control& control, CacheStreams& cache) {
-        model_ = model;
+    // Before the first operation of a start: shapes, settings, the layers' thresholds and the rows' paddings.
+    void start(const Network& network, const Control& control, CacheStreams& cache) {
+        network_ = network;
+        model_ = network.backbone;
         control_ = control;
-        layout_ = StateLayout::of(model, control);
-        records_ = StepRecords::of(model, control);
+        layout_ = StateLayout::of(model_, control);
+        deep_layout_ = StateLayout::deep_of(network, control);
+        records_ = StepRecords::of(network, control);
         trace_ = control.trace;
         counters_ = ExecutorCounters();
-        request(cache, true, control_.thresholds, ceil_div(model_.layers, 2));
+        request(cache, true, control_.thresholds, ceil_div(model_.layers, 2) + ceil_div(control_.rows, BEAT_WORDS));
     threshold:
         for (int beat = 0; beat < ceil_div(model_.layers, 2); beat++) {
 #pragma HLS PIPELINE II=1
@@ -98,23 +117,26 @@ public:
             thresholds_[2 * beat] = limit_threshold((int64_t)values.range(63, 0).to_uint64());
             thresholds_[2 * beat + 1] = limit_threshold((int64_t)values.range(127, 64).to_uint64());
         }
+    padding:
+        for (int beat = 0; beat < ceil_div(control_.rows, BEAT_WORDS); beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_ROWS/BEAT_WORDS
+            const beat_t values = take(cache);
+        padding_word:
+            for (int word = 0; word < BEAT_WORDS; word++) {
+#pragma HLS UNROLL
+                const uint32_t padding = word_of(values, word);
+                padding_[beat * BEAT_WORDS + word] = padding < control_.padding ? padding : control_.padding;
+            }
+        }
     }
 
     void run(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions) {
-        switch (operation.opcode) {
-            case EMBED: embed(operation, cache); break;
-            case NORM_ATTENTION:
-            case NORM_FINAL: norm(operation, ports, all_rows()); break;
-            case NORM_MLP: norm_mlp(operation, ports); break;
-            case LINEAR_QKV: linear_qkv(operation, ports); break;
-            case HEADS: heads(operation, ports, cache, decisions); break;
-            case ATTENTION: attention(ports); break;
-            case LINEAR_OUTPUT: linear_output(operation, ports); break;
-            case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
-            case LINEAR_DOWN: linear_down(operation, ports, cache); break;
-            case LINEAR_LOGITS: linear_logits(operation, ports); break;
-            case SAMPLE: sample_codes(operation, cache); break;
-            default: break;
+        model_ = network_.model_of(operation.opcode);
+        if (MAX_DEPTH_LAYERS > 0 && operation.opcode >= PROJECT) {
+            run_depth(operation, ports, cache, decisions);
+        } else {
+            run_backbone(operation, ports, cache, decisions);
         }
         if ((control_.flags & FLAG_TRACE) != 0) trace(operation, cache);
     }
@@ -122,6 +144,46 @@ public:
     const ExecutorCounters& counters() const { return counters_; }
 
 private:
+    void run_backbone(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache,
+                      stream<bool>& decisions) {
+        switch (operation.opcode) {
+            case EMBED: embed(operation, cache); break;
+            case NORM_ATTENTION:
+            case NORM_FINAL: norm(operation, ports, all_rows()); break;
+            case NORM_MLP: norm_mlp(operation, ports); break;
+            case LINEAR_QKV: linear_qkv(operation, ports); break;
+            case HEADS: heads(operation, ports, cache, decisions); break;
+            case ATTENTION: attention(ports, true); break;
+            case LINEAR_OUTPUT: linear_output(operation, ports); break;
+            case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
+            case LINEAR_DOWN: linear_down(operation, ports, cache); break;
+            case LINEAR_LOGITS: linear_logits(operation, ports); break;
+            case SAMPLE: sample_codes(operation, cache); break;
+            default: break;
+        }
+    }
+
+    void run_depth(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache,
+                   stream<bool>& decisions) {
+        switch (operation.opcode) {
+            case PROJECT: project(operation, ports); break;
+            case DEPTH_HIDDEN:
+            case DEPTH_CODES: depth_input(operation, ports, cache); break;
+            case DEPTH_NORM_ATTENTION:
+            case DEPTH_NORM_MLP:
+            case DEPTH_NORM: deep_norm(operation, ports); break;
+            case DEPTH_QKV: linear_qkv(operation, ports); break;
+            case DEPTH_HEADS: deep_heads(operation, ports, cache, decisions); break;
+            case DEPTH_ATTENTION: attention(ports, false); break;
+            case DEPTH_OUTPUT:
+            case DEPTH_FC2: linear_output(operation, ports); break;
+            case DEPTH_FC1: linear_gelu(operation, ports, model_.mlp); break;
+            case DEPTH_LOGITS: linear_logits(operation, ports); break;
+            case DEPTH_SAMPLE: sample_codes(operation, cache); break;
+            default: break;
+        }
+    }
+
     Dealing all_rows() const {
         const int rows = control_.rows;
         return deal(rows == MAX_ROWS ? 0xFFFFFFFFu : (1u << rows) - 1u, rows, true);
@@ -169,7 +231,8 @@ private:
 
     template <typename Sink>
     void linear(const Operation& operation, stream<beat_t> ports[PORTS], const Dealing& dealing, Sink& sink) {
-        const LinearShape shape = linear_shape(model_, operation.opcode, operation.int4, operation.bias);
+        const LinearShape shape =
+            linear_shape(network_, operation.opcode, operation.layer, operation.int4, operation.bias);
         counters_.clocks += quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, shape, dealing, x8_, x_scale_, sink,
                                                                   counters_.busy_beats);
     }
@@ -180,18 +243,31 @@ private:
     void linear_qkv(const Operation& operation, stream<beat_t> ports[PORTS]);
     void heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions);
     void rotate_row(int row);
-    void attention(stream<beat_t> ports[PORTS]);
+    void store_heads(const StateLayout& layout, int row, int layer, int slot, CacheStreams& cache);
+    void attention(stream<beat_t> ports[PORTS], bool padded);
     void linear_output(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_gate_up(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_down(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache);
     void linear_logits(const Operation& operation, stream<beat_t> ports[PORTS]);
     void sample_codes(const Operation& operation, CacheStreams& cache);
     void write_record(const Operation& operation, CacheStreams& cache);
+    void write_logits(const Operation& operation, int clip, CacheStreams& cache);
+    uint32_t known_code(uint32_t code);
+    void add_code(int row, int index, uint32_t code, CacheStreams& cache);
+    void read_codes(const Operation& operation, bool continues, CacheStreams& cache);
+    void project(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void linear_gelu(const Operation& operation, stream<beat_t> ports[PORTS], int outputs);
+    void quantize_totals();
+    void depth_input(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache);
+    void deep_norm(const Operation& operation, stream<beat_t> ports[PORTS]);
+    void deep_heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions);
     void trace(const Operation& operation, CacheStreams& cache);
 
-    Model model_;
+    Network network_;
+    Model model_;  // the backbone, or the depth transformer while it runs
     Control control_;
     StateLayout layout_;
+    StateLayout deep_layout_;
     StepRecords records_;
     ExecutorCounters counters_;
     Visible visible_;  // of the step's position
@@ -202,6 +278,8 @@ private:
     beat_t x8_[ROWS][MAX_INPUTS / BEAT_BYTES];  // operand of the next linear layer
     float x_scale_[ROWS];
     float gain_[MAX_HIDDEN];
+    float bias_[MAX_HIDDEN];                   // of LayerNorm
+    float total_[ROWS][MAX_CODE_DIM];          // sum of a row's codes
     float work_[MAX_HIDDEN];
     float cos_[MAX_HEAD_DIM];
     float sin_[MAX_HEAD_DIM];
@@ -220,14 +298,16 @@ private:
     uint32_t replays_[MAX_LAYERS];
     int32_t age_[MAX_ROWS];
     Dealing mlp_;                       // of the layer's computing rows
-    uint32_t tokens_[MAX_ROWS];
-    uint32_t uniforms_[MAX_ROWS];
-    uint32_t codes_[MAX_ROWS];
+    uint32_t padding_[MAX_ROWS];
+    uint32_t tokens_[MAX_ROWS * MAX_DEPTH_CODES];    // or codes, D of a row
+    uint32_t uniforms_[MAX_ROWS * MAX_DEPTH_CODES];  // D of a clip
+    uint32_t codes_[MAX_ROWS * MAX_DEPTH_CODES];
 };
 
 }  // namespace fastcar
 
 #include "executor_attention.h"
+#include "executor_depth.h"
 #include "executor_layers.h"
 #include "executor_sampling.h"
 #include "executor_trace.h"

@@ -30,6 +30,41 @@ inline void Executor::rotate_row(int row) {
     }
 }
 
+// K and V of a row's position: its key as it is, its value into lane slot mod 16 of the open block.
+inline void Executor::store_heads(const StateLayout& layout, int row, int layer, int slot, CacheStreams& cache) {
+    const int head_beats = model_.head_dim / BEAT_BYTES;
+    const int heads = model_.heads;
+    const int kv_heads = model_.kv_heads;
+    const int lane = slot % BLOCK_SLOTS;
+    if (lane > 0) request(cache, true, layout.block(layer, row, true, 0, slot), model_.head_dim);
+cache_head:
+    for (int head = 0; head < kv_heads; head++) {
+// not pipelined: the beats of a head are
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
+        if (lane > 0 && head + 1 < kv_heads) {
+            request(cache, true, layout.block(layer, row, true, head + 1, slot), model_.head_dim);
+        }
+        store(cache, layout.key(layer, row, head, slot), head_beats, false);
+    key_beat:
+        for (int beat = 0; beat < head_beats; beat++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEAD_BEATS
+            give(cache, qkv_[row][(heads + head) * head_beats + beat]);
+        }
+        const bool last = row == (int)control_.rows - 1 && head == kv_heads - 1;
+        store(cache, layout.block(layer, row, true, head, slot), model_.head_dim, last);
+    value_beat:
+        for (int dim = 0; dim < (int)model_.head_dim; dim++) {
+#pragma HLS PIPELINE II=1
+#pragma HLS LOOP_TRIPCOUNT min=16 max=MAX_HEAD_DIM
+            beat_t block = lane > 0 ? take(cache) : beat_t(0);
+            const beat_t& value = qkv_[row][(heads + kv_heads + head) * head_beats + dim / BEAT_BYTES];
+            set_byte(block, lane, (uint8_t)byte_of(value, dim % BEAT_BYTES));
+            give(cache, block);
+        }
+    }
+}
+
 // The score needs only q and the key of one frame earlier, so the decision is known before attention starts. K and V
 // are in memory before it is sent: whoever fetches on its word may read them.
 inline void Executor::heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions) {
@@ -65,36 +100,7 @@ row:
         age_[row] = (int32_t)word_of(take(cache), 0);
         scores_[layer][row] = temporal_attention_score<MAX_HEADS, MAX_HEAD_BEATS>(
             q_score_, k_before_, multiplier_, heads, heads / kv_heads, head_beats, reduction);
-
-        // The position's own slot: its key as it is, its value into lane slot mod 16 of the open block.
-        const int lane = position % BLOCK_SLOTS;
-        if (lane > 0) request(cache, true, layout_.block(layer, row, true, 0, position), model_.head_dim);
-    cache_head:
-        for (int head = 0; head < kv_heads; head++) {
-// not pipelined: the beats of a head are
-#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_KV_HEADS
-            if (lane > 0 && head + 1 < kv_heads) {
-                request(cache, true, layout_.block(layer, row, true, head + 1, position), model_.head_dim);
-            }
-            store(cache, layout_.key(layer, row, head, position), head_beats, false);
-        key_beat:
-            for (int beat = 0; beat < head_beats; beat++) {
-#pragma HLS PIPELINE II=1
-#pragma HLS LOOP_TRIPCOUNT min=1 max=MAX_HEAD_BEATS
-                give(cache, qkv_[row][(heads + head) * head_beats + beat]);
-            }
-            const bool last = row == (int)control_.rows - 1 && head == kv_heads - 1;
-            store(cache, layout_.block(layer, row, true, head, position), model_.head_dim, last);
-        value_beat:
-            for (int dim = 0; dim < (int)model_.head_dim; dim++) {
-#pragma HLS PIPELINE II=1
-#pragma HLS LOOP_TRIPCOUNT min=16 max=MAX_HEAD_DIM
-                beat_t block = lane > 0 ? take(cache) : beat_t(0);
-                const beat_t& value = qkv_[row][(heads + kv_heads + head) * head_beats + dim / BEAT_BYTES];
-                set_byte(block, lane, (uint8_t)byte_of(value, dim % BEAT_BYTES));
-                give(cache, block);
-            }
-        }
+        store_heads(layout_, row, layer, position, cache);
     }
     wait_for_stores(cache);
 
@@ -113,7 +119,7 @@ count:
     if (skips(mlp_)) counters_.passes_skipped++;
 }
 
-inline void Executor::attention(stream<beat_t> ports[PORTS]) {
+inline void Executor::attention(stream<beat_t> ports[PORTS], bool padded) {
     const int head_beats = model_.head_dim / BEAT_BYTES;
     const int heads = model_.heads;
     const int kv_heads = model_.kv_heads;
@@ -122,6 +128,7 @@ row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: a row is a walk over its heads
 #pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
+        visible_.begin_row(padded ? (int)padding_[row] : 0);
     head:
         for (int head = 0; head < kv_heads; head++) {
 // not pipelined: the passes over a head are

@@ -14,7 +14,7 @@ inline void Executor::embed(const Operation& operation, CacheStreams& cache) {
 record:
     for (int beat = 0; beat < (int)records_.input(); beat++) {
 #pragma HLS PIPELINE II=1
-#pragma HLS LOOP_TRIPCOUNT min=2 max=2*MAX_ROWS/BEAT_WORDS
+#pragma HLS LOOP_TRIPCOUNT min=2 max=2*MAX_ROWS*MAX_DEPTH_CODES/BEAT_WORDS
         const beat_t values = take(cache);
     word:
         for (int word = 0; word < BEAT_WORDS; word++) {
@@ -22,15 +22,17 @@ record:
             if (beat < (int)records_.token_beats) {
                 tokens_[beat * BEAT_WORDS + word] = word_of(values, word);
             } else {
-                uniforms_[(beat - records_.token_beats) * BEAT_WORDS + word] = word_of(values, word) & 0xFFFFFFu;
+                uniforms_[(beat - records_.token_beats) * BEAT_WORDS + word] = word_of(values, word);
             }
         }
     }
+    const bool reads = reads_codes(network_, control_, operation.step);
+    if (reads) read_codes(operation, continues, cache);
 row:
-    for (int row = 0; row < (int)control_.rows; row++) {
+    for (int row = 0; row < (reads ? 0 : (int)control_.rows); row++) {
 // not pipelined: a row is a burst of its embedding
 #pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
-        uint32_t token = tokens_[row];
+        uint32_t token = tokens_[row * records_.logit_rows];
         if (continues && token == OWN_CODE) token = model_.code_offset + codes_[row % control_.clips];
         if (token >= model_.vocab) {
             counters_.bad_token = true;

@@ -10,9 +10,11 @@ namespace fastcar {
 // bytes of the heads or of an operand, whose scale follows in a beat of its own.
 inline void Executor::trace(const Operation& operation, CacheStreams& cache) {
     const int opcode = operation.opcode;
-    const int beats = trace_row_beats(model_, opcode);
-    const bool wide = opcode == LINEAR_QKV || opcode == LINEAR_LOGITS;
-    const bool floats = wide || opcode == EMBED || opcode == LINEAR_OUTPUT || opcode == LINEAR_DOWN;
+    const int beats = trace_row_beats(network_, opcode, operation.layer);
+    const bool wide = opcode == LINEAR_QKV || opcode == LINEAR_LOGITS || opcode == DEPTH_QKV || opcode == DEPTH_LOGITS;
+    const bool deep = opcode == PROJECT || opcode == DEPTH_HIDDEN || opcode == DEPTH_CODES || opcode == DEPTH_OUTPUT ||
+                      opcode == DEPTH_FC2;
+    const bool floats = wide || deep || opcode == EMBED || opcode == LINEAR_OUTPUT || opcode == LINEAR_DOWN;
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: a row is a burst
@@ -31,7 +33,7 @@ row:
                     const int index = beat * BEAT_WORDS + word;
                     set_word(values, word, bits_of(wide ? wide_[row][index] : x_[row][index]));
                 }
-            } else if (opcode == HEADS) {
+            } else if (opcode == HEADS || opcode == DEPTH_HEADS) {
                 values = qkv_[row][beat];
             } else if (beat < beats - 1) {
                 values = x8_[row][beat];

@@ -1,6 +1,9 @@
 // The sequencer walks the program once a step: it tells the read ports what to fetch, in the order the executor will
 // use it, and runs ahead of it as far as the FIFOs hold. At the MLP it waits for the layer's decision: if no row
 // computes, the weights are never asked for and the next layer's follow at once.
+//
+// The depth transformer's nodes are walked once for each residual code of the position. At its MLP the sequencer waits
+// until K and V of the layer are in memory: the next code's attention reads them.
 #ifndef FASTCAR_SEQUENCER_H
 #define FASTCAR_SEQUENCER_H
 
@@ -17,13 +20,19 @@ struct Operation {
     int step;
     int position;
     float eps;
+    int index;  // residual code that the depth transformer works on
 };
+
+// Whether a step reads codes, which the projector brings to the backbone, and not tokens.
+inline bool reads_codes(const Network& network, const Control& control, int step) {
+    return has_depth(network.backbone) && step >= (int)control.texts;
+}
 
 inline bool is_mlp(int opcode) { return opcode == NORM_MLP || opcode == LINEAR_GATE_UP || opcode == LINEAR_DOWN; }
 
 // What a position of a start sees. The prompt has no columns: its places are in no frame.
 inline void see_from(int position, const Model& model, const Control& control, Visible& visible) {
-    visible.begin(position, control.sinks, control.window);
+    visible.begin(position, control.sinks, control.window, control.padding);
     visible.add_columns(control.columns, model.places, model.prompt_length);
 }
 
@@ -69,10 +78,16 @@ row:
     }
 }
 
-// Out: fetch(port, state, address, beats), operation(Operation), computes(layer): whether a row computes the MLP.
+// Out: fetch(port, state, address, beats), operation(Operation), computes(layer): whether a row computes the MLP,
+// leaves_out(opcode): nodes to pass over.
 template <typename Out>
-void sequence(const Model& model, const Node* nodes, int count, const Control& control, Out& out) {
+void sequence(const Network& network, const Node* nodes, int count, const Control& control, Out& out) {
+    const Model& model = network.backbone;
     const StateLayout layout = StateLayout::of(model, control);
+    const StateLayout deep_layout = StateLayout::deep_of(network, control);
+    const int depth_begin =
+        count - (DEPTH_INPUT_NODES + DEPTH_LAYER_NODES * (int)network.depth.layers + DEPTH_ENDING_NODES);
+    const int last_index = (int)network.codes_per_position() - 1;
     Visible visible;
 #pragma HLS ARRAY_PARTITION variable=visible.columns type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=visible.column_blocks type=complete dim=1
@@ -83,15 +98,28 @@ step:
         const int position = control.position + step;
         see_from(position, model, control, visible);
         bool computes = true;
+        int index = 0;
+        int place = 0;
     node:
-        for (int index = 0; index < count; index++) {
+        while (place < count) {
 // not pipelined: a node is as long as its fetches
 #pragma HLS LOOP_TRIPCOUNT min=10 max=1024
-            const Node& node = nodes[index];
+            const Node& node = nodes[place];
+            const int code = index;
+            place++;
+            if (place == count && index < last_index) {  // once more, for the next residual code
+                index++;
+                place = depth_begin;
+            }
+            const bool unused = (node.opcode == DEPTH_CODES && code == 0) || (node.opcode == DEPTH_HIDDEN && code > 0);
+            if (unused || out.leaves_out(node.opcode)) continue;
             const Operation operation = {(int)node.opcode, (node.flags & NODE_INT4) != 0,
-                                         (node.flags & NODE_BIAS) != 0, (int)node.layer, step, position, node.eps};
+                                         (node.flags & NODE_BIAS) != 0, (int)node.layer, step, position, node.eps, code};
             if (node.opcode == NORM_MLP) computes = out.computes(node.layer);
-            if (!is_mlp(node.opcode) || computes) {
+            if (node.opcode == DEPTH_NORM_MLP) out.computes(node.layer);
+            const bool dropped = (is_mlp(node.opcode) && !computes) ||
+                                 (node.opcode == PROJECT && !reads_codes(network, control, step));
+            if (!dropped) {
                 const uint32_t beats = node.beats;
             port:
                 for (int port = 0; port < PORTS; port++) {
@@ -101,6 +129,10 @@ step:
             }
             out.operation(operation);
             if (node.opcode == ATTENTION) fetch_attention(layout, visible, node.layer, out);
+            if (is_deep(node.opcode) && node.opcode == DEPTH_ATTENTION) {
+                visible.begin(code, 0, 0, 0);  // the residual codes before
+                fetch_attention(deep_layout, visible, node.layer, out);
+            }
         }
     }
 }

@@ -20,26 +20,32 @@ struct SeenBlock {
     uint32_t columns;
 };
 
-// Slots s < position with s < sinks or s >= position - window, window 0: all of them; and the columns. Whole blocks are
-// read; block b is the port's b / PORTS-th if b mod PORTS is the port. A port reads the blocks of the sinks, those of
-// the window, then those that hold columns alone, the last first.
+// Slots s < position with s < sinks or s >= position - window, window 0: all of them; and the columns. Of a row whose
+// first slots are padding none of these, and its sinks come behind them. Whole blocks are read; block b is the port's
+// b / PORTS-th if b mod PORTS is the port. A port reads the blocks of the sinks, those of the window, then those that
+// hold columns alone, the last first.
 struct Visible {
     int position;
-    int sinks_end;     // first slot behind the sinks
-    int window_begin;  // first slot of the window
-    int first_end;     // blocks 0 .. first_end - 1 ...
-    int second_begin;  // ... and second_begin .. end - 1 are read
+    int sinks;
+    int sinks_end;      // first slot behind the sinks of the row that has most padding
+    int row_begin;      // of a row: its padding, ...
+    int row_sinks_end;  // ... and the first slot behind its sinks
+    int window_begin;   // first slot of the window
+    int first_end;      // blocks 0 .. first_end - 1 ...
+    int second_begin;   // ... and second_begin .. end - 1 are read
     int end;
     uint32_t sinks_columns;   // lanes of columns in the block in which the sinks end, ...
     uint32_t window_columns;  // ... and in that in which the window begins: both are read anyway
     int column_blocks[PORTS];
     ColumnBlock columns[PORTS][MAX_COLUMNS];
 
-    // Without columns.
-    void begin(int from, int sinks, int window) {
+    // Without columns. The first `padding` slots hold nothing, of the row that has most; `begin_row` says how many.
+    void begin(int from, int sinks_seen, int window, int padding) {
         position = from;
+        sinks = sinks_seen;
         window_begin = window > 0 && window < position ? position - window : 0;
-        sinks_end = sinks < position ? sinks : position;
+        sinks_end = end_of_sinks(padding);
+        begin_row(0);
         end = ceil_div(position, BLOCK_SLOTS);
         first_end = ceil_div(sinks_end, BLOCK_SLOTS);
         second_begin = window_begin / BLOCK_SLOTS;
@@ -54,6 +60,17 @@ struct Visible {
 #pragma HLS UNROLL
             column_blocks[port] = 0;
         }
+    }
+
+    // What is read is the same for all rows.
+    void begin_row(int padding) {
+        row_begin = padding;
+        row_sinks_end = end_of_sinks(padding);
+    }
+
+    int end_of_sinks(int padding) const {
+        const int behind = sinks > 0 ? padding + sinks : 0;
+        return behind < position ? behind : position;
     }
 
     // After begin(), once: the slots `places`, 2 * `places`, ... `count` * `places` before the position that are not before `first`.
@@ -84,11 +101,13 @@ struct Visible {
         }
     }
 
-    // Sinks and window.
+    // Sinks and window, of the row with most padding.
     bool in_runs(int slot) const { return slot < position && (slot < sinks_end || slot >= window_begin); }
 
     bool sees(const SeenBlock& block, int lane) const {
-        return in_runs(block.first_slot + lane) || ((block.columns >> lane) & 1u) != 0;
+        const int slot = block.first_slot + lane;
+        const bool run = slot >= row_begin && slot < position && (slot < row_sinks_end || slot >= window_begin);
+        return run || ((block.columns >> lane) & 1u) != 0;
     }
 
     // Number of blocks below `limit` that are the port's.
