@@ -14,7 +14,16 @@ from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, GIVEN, OWN_CODE, merge_words
+from ..program.registers import (
+    FLAG_LOGITS,
+    FLAG_PROMPT,
+    FLAG_REASSIGN,
+    FLAG_TEACHER,
+    FLAG_TRACE,
+    GIVEN,
+    OWN_CODE,
+    merge_words,
+)
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord, next_read
@@ -131,7 +140,7 @@ class EngineBackend(ABC):
         """UsageError for padding with columns and sinks that would reach into the frames."""
         if tokens.ndim == 2:
             self._pad((tokens == PADDING).sum(axis=1))
-        self._teach(np.maximum(tokens, 0))
+        self._teach(np.maximum(tokens, 0), flags=FLAG_PROMPT)
 
     def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
         if not self.memory.layout.logits:
@@ -183,7 +192,7 @@ class EngineBackend(ABC):
         self._texts = 1 if tokens.ndim == 1 else 0
         return given
 
-    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None) -> list[FrameRecord]:
+    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None, flags: int = 0) -> list[FrameRecord]:
         """Run the positions of tokens (rows, n), as many a start as the records hold.
 
         With a depth transformer tokens may be codes (rows, n, D); ``following`` (clips, n, D): see ``score``.
@@ -198,7 +207,7 @@ class EngineBackend(ABC):
             given = self._zeros[: len(part)]
             if following is not None:
                 given = GIVEN + following[:, first : first + steps].swapaxes(0, 1)
-            records.append(self._run(part, given, self._never, FLAG_TEACHER))
+            records.append(self._run(part, given, self._never, FLAG_TEACHER | flags))
         return records
 
     def _pad(self, padding: np.ndarray) -> None:

@@ -30,6 +30,7 @@ from fastcar.hls.modes import count_modes
 from fastcar.toolkit.backends.csim import CSimBackend
 from fastcar.toolkit.errors import BundleError
 from fastcar.toolkit.numerics.weights import IntegerModel
+from fastcar.toolkit.program.descriptors import Opcode
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 
 ENGINE = small_engine()
@@ -231,9 +232,10 @@ def test_counters_are_those_of_the_run(reassign):
     assert counters["rows_replayed"] == record.replay.sum()
     assert counters["passes_skipped"] == (skipped if reassign else 0)
     plan = {(int(n[0]), int(n[2])): int(n[6]) for n in backend.packed.program[1:]}
-    steps = model.layout.prompt_length - 1 + len(record.codes)
+    prompt = model.layout.prompt_length - 1  # whose steps predict nothing
+    steps, head = prompt + len(record.codes), plan[Opcode.LINEAR_LOGITS, 0]
     mlp = sum(beats for (opcode, layer), beats in plan.items() if opcode in (8, 9, 10) and layer == 0)
-    expected = steps * sum(plan.values()) - (skipped if reassign else 0) * mlp
+    expected = steps * sum(plan.values()) - prompt * head - (skipped if reassign else 0) * mlp
     assert [counters[f"weight_beats{port}"] for port in range(4)] == [expected] * 4
 
 
