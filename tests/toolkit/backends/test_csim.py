@@ -281,11 +281,11 @@ def test_a_stream_that_is_too_shallow_is_a_deadlock(tmp_path):
     [
         ("executor_layers.h", "(uint32_t)age_[row] + 1u", "(uint32_t)age_[row] + 2u"),
         ("layout.h", "position > (int)model.places ? position", "position > (int)model.places ? position - 1"),
-        ("visible.h", "slot >= window_begin", "slot > window_begin"),
+        ("visible.h", "row_sinks_end || slot >= window_begin", "row_sinks_end || slot > window_begin"),
         ("visible.h", "if (slot >= first && ", "if (slot > first && "),
         ("visible.h", "lanes = window_columns;", "lanes = 0;"),
         ("executor_attention.h", "set_byte(block, lane, ", "set_byte(block, lane ^ 1, "),
-        ("sequencer.h", "if (!is_mlp(node.opcode) || computes)", "if (true)"),
+        ("sequencer.h", "if (!dropped)", "if (true)"),
     ],
     ids=["age", "slot before", "window", "first column", "column in the window's block", "lane of V", "skip"],
 )
