@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -58,11 +59,16 @@ def load_engine(name_or_path: str | Path) -> Engine:
 
 def engine_text(engine: Engine) -> str:
     """The text of an engine file, as ``load_engine``, the build and ``fastcar export --board FILE`` read it."""
-    fields = engine.config.model_dump()
+    fields = engine.config.model_dump(exclude_none=True)
+    depth = fields.pop("depth", None)
     about = {"name": fields.pop("name"), "board": engine.board}
     note = {"note": engine.note.strip()} if engine.note else {}
-    pairs = {**about, **note, **fields}.items()
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs)
+    text = _pairs({**about, **note, **fields})
+    return text if depth is None else f"{text}\n[depth]\n{_pairs(depth)}"
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
 
 
 def _read(path: Path) -> Engine:
