@@ -59,16 +59,16 @@ def load_engine(name_or_path: str | Path) -> Engine:
 
 def engine_text(engine: Engine) -> str:
     """The text of an engine file, as ``load_engine``, the build and ``fastcar export --board FILE`` read it."""
-    fields = engine.config.model_dump(exclude_none=True)
-    depth = fields.pop("depth", None)
+    fields = engine.config.model_dump()
     about = {"name": fields.pop("name"), "board": engine.board}
     note = {"note": engine.note.strip()} if engine.note else {}
-    text = _pairs({**about, **note, **fields})
-    return text if depth is None else f"{text}\n[depth]\n{_pairs(depth)}"
+    depth = fields.pop("depth")
+    text = _toml({**about, **note, **fields})
+    return text if depth is None else f"{text}\n[depth]\n{_toml(depth)}"
 
 
-def _pairs(values: dict[str, Any]) -> str:
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
+def _toml(fields: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in fields.items())
 
 
 def _read(path: Path) -> Engine:

@@ -12,6 +12,7 @@ import torch
 import vila_u_reference as reference
 from cli_runs import run
 from safetensors.torch import load_file
+from small_engine import small_engine
 from strong_weights import strengthened
 from transformers import LlamaForCausalLM
 
@@ -19,12 +20,14 @@ from fastcar import generate
 from fastcar.export.pipeline import export_model, prepare_export
 from fastcar.export.quantize.layers import LayerQuantizer
 from fastcar.export.vila_u.synthetic import write_checkpoint
+from fastcar.overlays.load import Engine, engine_text
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN_NODES, Bundle
 from fastcar.toolkit.config import PADDING
 from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.generation.run import Generation
 from fastcar.toolkit.planner.shapes import load_shape
+from fastcar.toolkit.program.engine import DepthCapacity
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 from fastcar.toolkit.video.decode import FrameDecoder
 
@@ -130,9 +133,39 @@ def test_a_four_bit_export_that_stopped_goes_on_and_makes_the_same_bundle(
     assert resumed.manifest.files == whole.manifest.files and GOLDEN_NODES not in whole.manifest.files
 
 
-def test_an_engine_and_a_frame_layout_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has a depth transformer; expected a model with one code a position"):
-        prepare_export(folder, tmp_path / "b", board="kv260")
+@pytest.fixture(scope="module")
+def engine_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An engine that holds the tiny model, to the file."""
+    depth = DepthCapacity(layers=2, codes_per_position=4, code_dim=32)
+    sizes = {"rows": 4, "max_layers": 2, "max_hidden": 64, "max_mlp": 256, "max_heads": 4, "max_kv_heads": 4}
+    config = small_engine(**sizes, max_group=1, max_head_dim=16, max_slots=512, max_codes=32, depth=depth)
+    path = tmp_path_factory.mktemp("engine") / "tiny.toml"
+    path.write_text(engine_text(Engine(board="zcu104", config=config)))
+    return path
+
+
+@pytest.mark.parametrize("recipe", ["w8a8", "w4a8"])
+def test_the_engine_computes_the_same_bits(folder: Path, engine_file: Path, tmp_path: Path, recipe: str) -> None:
+    """Prompts of different lengths, guidance, replay, sinks and a window, codes read and made."""
+    packed = export_model(folder, tmp_path / "b", recipe=recipe, board=str(engine_file))
+    middle = float(np.nanmedian(generate(packed, PROMPT, frames=FRAMES, seed=3).tas))
+    settings = {"frames": FRAMES, "seed": 5, "record_logits": True, "replay": ReplaySettings((middle, middle))}
+    for attention in (None, AttentionSettings(window=20, sinks=3)):
+        runs = [
+            generate(packed, [PROMPT, "a dog"], backend=name, attention=attention, **settings)
+            for name in ("reference", "csim")
+        ]
+        assert 0.1 < runs[0].replay[1:].mean() < 0.9
+        for name in ("codes", "tas", "replay", "logits"):
+            np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name))
+
+
+def test_an_engine_without_room_and_a_frame_layout_are_refused(folder: Path, engine_file: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.toml"
+    small.write_text(engine_file.read_text().replace("codes_per_position = 4", "codes_per_position = 3"))
+    with pytest.raises(UsageError, match="codes_per_position 4 of the depth transformer; expected at most 3"):
+        prepare_export(folder, tmp_path / "b", board=str(small))
+    small.unlink()
     with pytest.raises(UsageError, match="frame-layout: given for a checkpoint that has its own"):
         prepare_export(folder, tmp_path / "b", frame_layout=tmp_path / "layout.json")
     assert not list(tmp_path.iterdir())
