@@ -22,6 +22,7 @@ from ...toolkit.program.descriptors import (
     NODE_INT4,
     PRE_ROPE,
     TAS_HEADS_CODES,
+    WORDS,
     Opcode,
     node_sequence,
 )
@@ -109,9 +110,13 @@ class ProgramPlan:
         return 1 if self.depth is None else 2
 
     @property
+    def program_bytes(self) -> int:
+        return 4 * WORDS * (self.headers + len(self.nodes))
+
+    @property
     def bytes(self) -> int:
         """Of program and weights."""
-        return BEAT_BYTES * (self.end + 4 * (self.headers + len(self.nodes)))
+        return BEAT_BYTES * self.end + self.program_bytes
 
     def program(self) -> np.ndarray:
         """(descriptors, 16) uint32."""
