@@ -135,14 +135,7 @@ class Bundle:
         return packed
 
     def require_for_engine(self) -> None:
-        """BundleError for a model with a depth transformer, or decided by another criterion: no overlay runs these."""
-        if self.manifest.depth is not None:
-            raise BundleError(
-                self.path,
-                "a model with a depth transformer",
-                "one that an overlay's engine runs, with one code a position",
-                "Use --backend onnxruntime or reference.",
-            )
+        """BundleError for a model decided by another criterion than TAS: no overlay runs it."""
         if self.manifest.criterion != "tas":
             raise BundleError(
                 self.path,
