@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..toolkit.backends.golden import golden_length
+from ..toolkit.backends.golden_nodes import nodes_bytes
 from ..toolkit.bundle.tensors import planned_tensors
 from ..toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from .quantize.activations import BATCH_POSITIONS
@@ -16,7 +17,7 @@ __all__ = ["Needs", "needs_of"]
 
 MIB = 1 << 20
 BASE = 700 * MIB  # the libraries
-SMALL_FILES = 64 * MIB  # graph, decoder, golden nodes
+SMALL_FILES = 64 * MIB  # graph, decoder
 STREAMS = {"nearest": 1, "gptq": 2}  # hidden states of the calibration clips: float, and after quantized layers
 
 
@@ -50,6 +51,7 @@ def needs_of(
     whole = 7 * depth.weights(layout.codes, config.hidden) if depth else 0  # float32, int8, and one layer at work
     memory = BASE + max(layer, 8 * table, whole)
     golden = 4 * golden_length(config, layout)[1] * layout.codes * (depth.codes_per_position if depth else 1)  # logits
+    golden += nodes_bytes(config, layout, depth)
     return Needs(weights + packed + spilled + golden + SMALL_FILES, memory)
 
 

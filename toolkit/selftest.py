@@ -12,7 +12,7 @@ from .backends.golden import first_of, run_golden
 from .backends.golden_nodes import NodeVectors
 from .bundle.bundle import GOLDEN, GOLDEN_NODES, Bundle
 from .generation.agreement import first_unequal, unequal
-from .program.trace import layer_of
+from .program.trace import code_of, kind_of, layer_of
 
 __all__ = ["Check", "NodeDifference", "NodeResult", "SelfTestReport", "self_test"]
 
@@ -22,9 +22,11 @@ PER_CLIP = ("logits", "sample")  # the other nodes compute a row for each row of
 
 @dataclass(frozen=True)
 class NodeDifference:
-    """The first value that differs of the first node that does; ``index``: row (or clip) first."""
+    """The first value that differs of the first node that does; ``index``: row (or clip) first; ``code``: residual code
+    that the depth transformer works on."""
 
     position: int
+    code: int | None
     layer: int | None
     node: str
     index: tuple[int, ...]
@@ -40,9 +42,12 @@ class NodeDifference:
 
 @dataclass
 class NodeResult:
-    """One node over all traced steps: how many values were compared, how many of them differ."""
+    """One node over all traced steps: how many values were compared, how many of them differ. ``kind``: its name
+    without layer and residual code."""
 
     node: str
+    kind: str
+    code: int | None
     layer: int | None
     values: int = 0
     differing: int = 0
@@ -90,7 +95,7 @@ def self_test(backend: EngineBackend, bundle: Bundle, on_progress: Progress | No
     """
     progress = on_progress or (lambda stage, done, total: None)
     manifest, report = bundle.manifest, SelfTestReport()
-    vectors = NodeVectors.read(bundle.path / GOLDEN_NODES, manifest.config, manifest.frame_layout)
+    vectors = NodeVectors.read(bundle.path / GOLDEN_NODES, manifest.config, manifest.frame_layout, manifest.depth)
     if hasattr(backend, "verify_memory"):
         progress("memory", 0, 1)
         backend.verify_memory()
@@ -107,11 +112,11 @@ def _compare_nodes(backend: EngineBackend, vectors: NodeVectors, report: SelfTes
     progress("nodes", 0, len(vectors.positions))
     for done, (position, found) in enumerate(vectors.run(backend)):
         for node, expected in vectors.expected[position].items():
-            result = results.setdefault(node, NodeResult(node, layer_of(node)))
+            result = results.setdefault(node, NodeResult(node, kind_of(node), code_of(node), layer_of(node)))
             result.values += expected.size
             result.differing += int(np.count_nonzero(unequal(found[node], expected)))
             if report.first is None and (place := first_unequal(found[node], expected)):
-                report.first = NodeDifference(position, result.layer, node, *place)
+                report.first = NodeDifference(position, result.code, result.layer, node, *place)
         progress("nodes", done + 1, len(vectors.positions))
     report.nodes = list(results.values())
     detail = "" if report.first is None else str(report.first)

@@ -100,14 +100,14 @@ def clip_memory(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool] | No
     if packed is None or packed.build_id != engine.build_id:
         packed = _planned(bundle, engine, weight_widths(bundle) if int4 is None else int4)
     config, layout = manifest.config, manifest.frame_layout
-    return plan_memory(packed, state_layout(config, layout, GUIDED_ROWS, 1, layout.positions))
+    return plan_memory(packed, state_layout(config, layout, GUIDED_ROWS, 1, layout.positions, depth=manifest.depth))
 
 
 def _planned(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool]) -> Packed:
     """Of the right size, without weights."""
     manifest = bundle.manifest
     layout, query, heads = manifest.frame_layout, manifest.tas_query, manifest.tas_heads
-    plan = ProgramPlan(manifest.config, layout, int4, engine, query, tas_heads=heads)
+    plan = ProgramPlan(manifest.config, layout, int4, engine, query, tas_heads=heads, depth=manifest.depth)
     return Packed(plan.program(), np.broadcast_to(np.zeros(1, np.uint8), (plan.end, BEAT_BYTES)))
 
 
@@ -124,7 +124,7 @@ def _packed_for(bundle: Bundle, board: Board) -> tuple[EngineConfig | None, bool
 def _refusal(bundle: Bundle, engine: EngineConfig) -> str | None:
     """Why the engine does not take the bundle."""
     try:
-        engine.check(bundle.manifest.config, bundle.manifest.frame_layout)
+        engine.check(bundle.manifest.config, bundle.manifest.frame_layout, bundle.manifest.depth)
     except UsageError as error:
         return f"{error.subject}: {error.found}, {error.expected}"
     if engine.rows < GUIDED_ROWS:

@@ -135,7 +135,7 @@ class Bundle:
         return packed
 
     def require_for_engine(self) -> None:
-        """BundleError for a model whose replay is decided by another criterion than TAS: no overlay runs these."""
+        """BundleError for a model decided by another criterion than TAS: no overlay runs it."""
         if self.manifest.criterion != "tas":
             raise BundleError(
                 self.path,

@@ -67,15 +67,28 @@ def _show(result: dict[str, Any]) -> None:
     """A line a kind of node, not a node: models have many layers."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for node in result["nodes"]:
-        kinds.setdefault(node["node"].removeprefix(f"layers.{node['layer']}."), []).append(node)
+        kinds.setdefault(node["kind"], []).append(node)
     rows = []
     for kind, nodes in kinds.items():
-        wrong = [node for node in nodes if not node["equal"]]
-        layers = ", ".join(str(node["layer"]) for node in wrong if node["layer"] is not None)
-        where = "equal" if not wrong else f"DIFFERS in layer {layers}" if layers else "DIFFERS"
-        rows.append((kind, f"{sum(n['values'] for n in nodes):,}", f"{sum(n['differing'] for n in nodes):,}", where))
+        counts = (f"{sum(node[count] for node in nodes):,}" for count in ("values", "differing"))
+        rows.append((kind, *counts, _where([node for node in nodes if not node["equal"]])))
     positions = ", ".join(map(str, result["positions"]))
     title = f"{result['engine']} ({result['backend']}), build {result['build_id']}: nodes at positions {positions}"
     table(title, rows, ("node, of all layers", "values", "differ", "result"))
     checks = [(check["name"], "yes" if check["passed"] else "NO") for check in result["checks"]]
     table(f"Self-test of {result['bundle']}", checks, ("", ""))
+
+
+def _where(wrong: list[dict[str, Any]]) -> str:
+    """``DIFFERS in layer 1, 2``; ``DIFFERS in code 0 layer 1; code 2`` of a depth transformer's."""
+    layers: dict[int | None, list[str]] = {}
+    for node in wrong:
+        layers.setdefault(node["code"], []).extend([] if node["layer"] is None else [str(node["layer"])])
+    places = []
+    for code, own in layers.items():
+        parts = [f"code {code}"] if code is not None else []
+        parts += ["layer " + ", ".join(own)] if own else []
+        places.append(" ".join(parts))
+    if not wrong:
+        return "equal"
+    return f"DIFFERS in {'; '.join(places)}" if any(places) else "DIFFERS"

@@ -14,7 +14,7 @@ import numpy as np
 from ..config import BackboneConfig, DepthConfig
 from .descriptors import DEPTH_INPUTS, Opcode, node_sequence
 
-__all__ = ["KINDS", "TraceEntry", "TraceLayout", "layer_of"]
+__all__ = ["KINDS", "TraceEntry", "TraceLayout", "code_of", "kind_of", "layer_of"]
 
 FLOATS, HEADS, OPERAND = "floats", "heads", "operand"
 PER_BEAT = {FLOATS: 4, HEADS: 16, OPERAND: 16}
@@ -128,7 +128,7 @@ class TraceLayout:
                 self.beats += self.rows * entry.row_beats
 
     def _passed_on(self, opcode: Opcode, layer: int) -> bool:
-        """Whether the residual stream is not complete yet: with a depth transformer the projector's last layer ends it."""
+        """Whether the residual stream is not complete yet: with a depth transformer the projector's last layer does."""
         if self.depth is None:
             return False
         return opcode == Opcode.EMBED or (opcode == Opcode.PROJECT and layer < self.depth.projector_layers - 1)
@@ -136,7 +136,7 @@ class TraceLayout:
     @property
     def arrays(self) -> dict[str, Shape]:
         """Shape and type by name, in the order in which a step computes them."""
-        config, rows = self.config, self.rows
+        rows = self.rows
         shapes: dict[str, Shape] = {}
         for entry in self.entries:
             if entry.kind == FLOATS:
@@ -207,6 +207,22 @@ class TraceLayout:
 
 
 def layer_of(name: str) -> int | None:
-    """Layer of a name of ``TraceLayout.arrays``."""
+    """Layer of a name of ``TraceLayout.arrays``, of the backbone or of the depth transformer."""
     parts = name.split(".")
-    return int(parts[1]) if parts[0] == "layers" else None
+    if parts[0] == "layers":
+        return int(parts[1])
+    return int(parts[3]) if parts[0] == "depth" and parts[2] == "blocks" else None
+
+
+def code_of(name: str) -> int | None:
+    """Residual code that the depth transformer works on at a name of ``TraceLayout.arrays``."""
+    parts = name.split(".")
+    return int(parts[1]) if parts[0] == "depth" else None
+
+
+def kind_of(name: str) -> str:
+    """The name without layer and code: of all nodes of the kind."""
+    layer, code = layer_of(name), code_of(name)
+    if code is None:
+        return name.removeprefix(f"layers.{layer}.")
+    return "depth." + name.removeprefix(f"depth.{code}.").removeprefix(f"blocks.{layer}.")

@@ -1,7 +1,8 @@
-"""Prompts of different lengths, padded in front: every back end computes the same bits, and none looks at the padding."""
+"""Prompts of different lengths, padded in front: every back end computes the same bits, and none sees the padding."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from fastcar.toolkit.backends.csim import CSimBackend
 from fastcar.toolkit.config import PADDING
 from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.numerics.weights import IntegerModel
-from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
+from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings, ReplaySettings
 
 PROMPT = 37  # three blocks of slots
 FRAMES = layout(prompt_length=PROMPT, frames=4, grid=(3, 5))
@@ -104,7 +105,7 @@ def prompts(rows: int, padding: tuple[int, ...]) -> np.ndarray:
     return tokens
 
 
-def results(model: IntegerModel, ask: Callable, attention: AttentionSettings = AttentionSettings()) -> list[np.ndarray]:
+def results(model: IntegerModel, ask: Callable, attention: AttentionSettings = FULL_ATTENTION) -> list[np.ndarray]:
     found = []
     for backend in (simulation(model), reference_backend(model)):
         backend.start(2, FRAMES.positions, GUIDED, ReplaySettings(), attention)
@@ -121,7 +122,7 @@ def test_a_prompt_in_pieces(made: Made, attention: AttentionSettings) -> None:
 
     def ask(pieces: list[int]) -> Callable:
         def asked(backend) -> np.ndarray:
-            for first, end in zip(pieces, pieces[1:], strict=False):
+            for first, end in itertools.pairwise(pieces):
                 if end == first + 1:
                     backend.decode(tokens[:, first], uniforms[:1], none)
                 else:

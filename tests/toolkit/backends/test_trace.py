@@ -13,27 +13,34 @@ from random_models import (
     GUIDED,
     UNGUIDED,
     Run,
+    depth_config,
     generate_clip,
     layout,
     median_thresholds,
+    random_depth_model,
     random_model,
     reference_backend,
 )
-from small_engine import small_engine
+from small_engine import deep_engine, small_engine
 
 from fastcar.export.overlay.compile import node_names, pack_model
 from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.backends.csim import CSimBackend
 from fastcar.toolkit.numerics.weights import IntegerModel
+from fastcar.toolkit.program.descriptors import Opcode
 from fastcar.toolkit.program.memory import StateLayout
-from fastcar.toolkit.program.trace import KINDS, TraceLayout, layer_of
+from fastcar.toolkit.program.trace import KINDS, TraceLayout, code_of, kind_of, layer_of
 from fastcar.toolkit.settings import AttentionSettings
 
-ENGINE = small_engine()
+ENGINE, DEEP = small_engine(), deep_engine()
 OFF_TILE = random_models.config(hidden=48, heads=6, kv_heads=2, head_dim=16, mlp=56)
 FOUR = random_models.config(hidden=64, heads=4, kv_heads=4, head_dim=32, mlp=96)
 GROUPS = dict.fromkeys(("qkv", "output", "gate_up", "down"), 32)
 FRAMES = layout(frames=4, grid=(4, 5))
+DEPTHS = {
+    "three codes": depth_config(hidden=64, heads=4, mlp=96, code_dim=32),
+    "one code": depth_config(hidden=48, heads=3, mlp=80, codes_per_position=1, code_dim=16, projector_layers=1),
+}
 POSITIONS = (0, 1, 2, 16, 30, 63, 64, 82)
 
 
@@ -44,8 +51,16 @@ def model_of(bits: int, tas_query: str) -> IntegerModel:
     return random_model(4, shape=FOUR, frames=FRAMES, groups=GROUPS, tas_query=tas_query)
 
 
+@cache
+def deep_model_of(bits: int, depth: str) -> IntegerModel:
+    shape = OFF_TILE if bits == 8 else FOUR
+    return random_depth_model(bits, depth=DEPTHS[depth], shape=shape, frames=FRAMES, group=32)
+
+
 def simulation(model: IntegerModel, reassign: bool = True) -> CSimBackend:
-    backend = CSimBackend(EngineLibrary(ENGINE), pack_model(model, ENGINE), model.config, model.layout, reassign)
+    depth = model.depth and model.depth.config
+    engine = ENGINE if depth is None else DEEP
+    backend = CSimBackend(EngineLibrary(engine), pack_model(model, engine), model.config, model.layout, reassign, depth)
     backend.traced = True
     return backend
 
@@ -84,6 +99,43 @@ def test_every_node_is_the_reference(bits: int, tas_query: str, run: Run, reassi
         for name, (shape, dtype) in shapes.items():
             assert (found[name].shape, found[name].dtype) == (expected[name].shape, expected[name].dtype), name
             assert (found[name].shape, found[name].dtype) == (shape, dtype), name
+            assert found[name].tobytes() == expected[name].tobytes(), f"position {position}, {name}"
+            if name.endswith("ReplayDecision"):
+                ways.add("all" if found[name].all() else "some" if found[name].any() else "none")
+    assert {"some", "none"} <= ways
+
+
+@pytest.mark.parametrize(
+    ("bits", "depth", "run", "reassign"),
+    [
+        (8, "three codes", Run(clips=2), True),
+        (8, "one code", Run(clips=3, sampling=UNGUIDED, attention=AttentionSettings(2, 20)), True),
+        (4, "three codes", Run(), False),
+    ],
+)
+def test_every_node_with_a_depth_transformer_is_the_reference(bits: int, depth: str, run: Run, reassign: bool) -> None:
+    """Of steps that read tokens, and of steps that read codes."""
+    model = deep_model_of(bits, depth)
+    limits, rng, codes = limits_of(model, run), np.random.default_rng(0), model.depth.config.codes_per_position
+    both = simulation(model, reassign), reference_backend(model)
+    for backend in both:
+        backend.start(run.clips, FRAMES.positions, run.sampling, run.replay, run.attention)
+    shapes = TraceLayout(model.config, FRAMES.codes, run.rows, run.clips, model.depth.config).arrays
+    ways = set()
+    for position in range(max(POSITIONS) + 1):
+        text = rng.integers(0, model.config.vocab, run.rows)
+        if position >= FRAMES.prompt_length:
+            text = rng.integers(0, FRAMES.codes, (run.rows, codes))
+        given = text, rng.integers(0, 1 << 24, (1, run.clips, codes)), limits
+        if position not in POSITIONS:
+            for backend in both:
+                backend.decode(*given)
+            continue
+        found, expected = (backend.trace(*given) for backend in both)
+        assert set(found) == set(expected) == set(shapes)
+        for name, (shape, dtype) in shapes.items():
+            assert (found[name].shape, found[name].dtype) == (shape, dtype), name
+            assert (expected[name].shape, expected[name].dtype) == (shape, dtype), name
             assert found[name].tobytes() == expected[name].tobytes(), f"position {position}, {name}"
             if name.endswith("ReplayDecision"):
                 ways.add("all" if found[name].all() else "some" if found[name].any() else "none")
@@ -159,22 +211,43 @@ def test_a_trace_has_the_size_that_the_engine_checks(bits: int, rows: dict) -> N
     assert library.run(start.program, start.weights, state, start.registers)["status"] == 7
 
 
-def test_entries_follow_each_other_and_stand_for_the_graph() -> None:
-    trace = TraceLayout(OFF_TILE, FRAMES.codes, 3, 3)
+@pytest.mark.parametrize("depth", [None, *DEPTHS])
+def test_entries_follow_each_other_and_stand_for_the_graph(depth: str | None) -> None:
+    trace = TraceLayout(OFF_TILE, FRAMES.codes, 3, 3, DEPTHS.get(depth))
     end = 0
     for entry in trace.entries:
         assert entry.first == end
         end += 3 * entry.row_beats
-    assert end == trace.beats and {entry.opcode for entry in trace.entries} == set(KINDS)
+    deep = {opcode for opcode in KINDS if opcode >= Opcode.PROJECT}
+    opcodes = set(KINDS) - ({Opcode.EMBED, Opcode.LINEAR_LOGITS} if depth else deep)
+    opcodes -= {Opcode.DEPTH_CODES} if depth == "one code" else set()
+    assert end == trace.beats and {entry.opcode for entry in trace.entries} == opcodes
     names = list(trace.arrays)
     assert [layer_of(name) for name in names if "ReplayDecision" in name] == [0, 1, 2]
-    assert layer_of("final.RMSNorm.scale") is layer_of("embedding") is None
+    assert layer_of("final.RMSNorm.scale") is layer_of("embedding") is code_of("layers.2.qkv") is None
     kinds = ["RMSNorm", "qkv", "RotaryEmbedding", "TemporalAttentionScore", "ReplayDecision", "Attention", "output"]
-    first = list(dict.fromkeys(name.split(".")[2] for name in names if layer_of(name) == 0))
+    backbone = [name for name in names if code_of(name) is None]
+    first = list(dict.fromkeys(name.split(".")[2] for name in backbone if layer_of(name) == 0))
     assert first == [*kinds, "ReplayMLP"]
     functions = {"qkv": "QuantLinear", "output": "QuantLinear"}
     of_layer = [functions.get(name, name) for name in first]
     assert of_layer == [name for name in node_names(1)[: len(first) + 1] if name != "QuantizeRows"]
+
+
+def test_names_inside_a_depth_transformer() -> None:
+    """Once for each residual code; a kind of node has one name whatever code and layer."""
+    names = list(TraceLayout(OFF_TILE, FRAMES.codes, 2, 1, DEPTHS["three codes"]).arrays)
+    codes = [code_of(name) for name in names if code_of(name) is not None]
+    assert codes == sorted(codes) and set(codes) == {0, 1, 2}
+    assert (layer_of("depth.2.blocks.1.GELU.scale"), code_of("depth.2.blocks.1.GELU.scale")) == (1, 2)
+    assert layer_of("depth.2.classifier") is None and code_of("depth.2.classifier") == 2
+    inside = ["LayerNorm.attention.values", "LayerNorm.attention.scale", "qkv", "heads.q", "heads.k", "heads.v"]
+    inside += ["Attention.values", "Attention.scale", "output", "LayerNorm.mlp.values", "LayerNorm.mlp.scale"]
+    inside += ["GELU.values", "GELU.scale", "fc2"]
+    outside = ["LayerNorm.values", "LayerNorm.scale", "classifier"]
+    kinds = [f"depth.{kind}" for kind in ("embedding", *inside, *inside, *outside)]
+    assert [kind_of(name) for name in names if code_of(name) is not None] == 3 * kinds
+    assert [kind_of(name) for name in ("layers.12.qkv", "head", "sample")] == ["qkv", "head", "sample"]
 
 
 def test_room_only_when_asked_for() -> None:
