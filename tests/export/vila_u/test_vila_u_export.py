@@ -189,6 +189,6 @@ def test_the_command_line_takes_any_words(bundle: Bundle, tmp_path: Path) -> Non
 
 def test_the_planner_counts_a_checkpoint_as_its_bundle(folder: Path, bundle: Bundle) -> None:
     of_checkpoint, of_bundle = load_shape(folder), load_shape(bundle.path)
-    for name in ("backbone", "depth", "projections", "guided"):
+    for name in ("backbone", "depth", "guided"):
         assert getattr(of_checkpoint, name) == getattr(of_bundle, name)
     assert of_checkpoint.frame_layout == of_bundle.frame_layout
