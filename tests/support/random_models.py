@@ -18,7 +18,7 @@ from fastcar.toolkit.backends.protocol import FrameRecord, SteppingBackend, next
 from fastcar.toolkit.backends.reference import ReferenceBackend
 from fastcar.toolkit.bundle.tensor_file import stored_tensors, write_tensors
 from fastcar.toolkit.bundle.tensors import model_tensors
-from fastcar.toolkit.config import BackboneConfig, DepthConfig, FrameLayout
+from fastcar.toolkit.config import PADDING, BackboneConfig, DepthConfig, FrameLayout
 from fastcar.toolkit.numerics.rope import rotary_tables
 from fastcar.toolkit.numerics.tas import NEVER
 from fastcar.toolkit.numerics.weights import (
@@ -123,6 +123,7 @@ def random_depth_model(
     *,
     depth: DepthConfig | None = None,
     shape: BackboneConfig | None = None,
+    frames: FrameLayout | None = None,
     group: int = 4,
     tas_query: str = "post_rope",
     criterion: str = "tas",
@@ -134,7 +135,8 @@ def random_depth_model(
     """
     shape = (shape or config()).model_copy(update={"vocab": layout().code_offset})
     groups = None if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), group)
-    model = random_model(bits, shape=shape, groups=groups, tas_query=tas_query, criterion=criterion, seed=seed)
+    scored = {"tas_query": tas_query, "criterion": criterion}
+    model = random_model(bits, shape=shape, frames=frames, groups=groups, seed=seed, **scored)
     weights = random_depth(shape.hidden, CODES, depth, None if bits == 8 else group, seed)
     return replace(model, head=None, depth=weights)
 
@@ -233,6 +235,7 @@ class Run:
     thresholds: tuple[int, ...] | None = None
     seed: int = 0
     attention: AttentionSettings = FULL_ATTENTION
+    padding: tuple[int, ...] = ()  # first positions of each row's prompt that hold nothing
 
     @property
     def rows(self) -> int:
@@ -248,6 +251,8 @@ def generate_clip(backend: SteppingBackend, run: Run, frames: int | None = None)
     rng = np.random.default_rng(run.seed)
     frames, places = frames or where.frames, where.tokens_per_frame
     prompt = rng.integers(0, where.code_offset, (run.rows, where.prompt_length))
+    for row, count in enumerate(run.padding):
+        prompt[row, :count] = PADDING
     depth = () if backend.depth is None else (backend.depth.codes_per_position,)
     uniforms = rng.integers(0, 1 << 24, (frames * places, run.clips, *depth))
     backend.start(run.clips, where.frame_start(frames), run.sampling, run.replay, run.attention)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastcar.toolkit.program.engine import EngineConfig
+from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 
 
 def small_engine(**changes: int) -> EngineConfig:
@@ -24,3 +24,9 @@ def small_engine(**changes: int) -> EngineConfig:
         "clock_mhz": 300.0,
     }
     return EngineConfig(**{**fields, **changes})
+
+
+def deep_engine(**changes: int) -> EngineConfig:
+    """The same with room for depth transformers."""
+    depth = DepthCapacity(layers=3, codes_per_position=4, code_dim=64)
+    return small_engine(**{"name": "deep", "max_kv_heads": 8, "depth": depth} | changes)

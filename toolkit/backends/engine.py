@@ -14,7 +14,16 @@ from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, GIVEN, OWN_CODE, merge_words
+from ..program.registers import (
+    FLAG_LOGITS,
+    FLAG_PROMPT,
+    FLAG_REASSIGN,
+    FLAG_TEACHER,
+    FLAG_TRACE,
+    GIVEN,
+    OWN_CODE,
+    merge_words,
+)
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord, next_read
@@ -129,9 +138,7 @@ class EngineBackend(ABC):
 
     def prefill(self, tokens: np.ndarray) -> None:
         """UsageError for padding with columns and sinks that would reach into the frames."""
-        if tokens.ndim == 2:
-            self._pad((tokens == PADDING).sum(axis=1))
-        self._teach(np.maximum(tokens, 0))
+        self._teach(tokens, flags=FLAG_PROMPT)
 
     def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
         if not self.memory.layout.logits:
@@ -172,48 +179,53 @@ class EngineBackend(ABC):
 
         With a depth transformer (steps, rows, D); ``tokens`` (rows,) are tokens, (rows, D) codes.
         """
+        first = self._text(tokens[:, None])[0]
         given, forced = self._tokens[:steps], self.layout.forced(self.position, steps)
         following = np.where(forced == SAMPLED, OWN_CODE, forced)
-        if self.depth is None:
-            given[:] = following[:, None]
-            given[0] = tokens
-        else:
-            given[:] = OWN_CODE
-            given[0] = tokens[:, None] if tokens.ndim == 1 else tokens
-        self._texts = 1 if tokens.ndim == 1 else 0
+        given[:] = following[:, None] if self.depth is None else OWN_CODE
+        given[0] = first
         return given
 
-    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None) -> list[FrameRecord]:
+    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None, flags: int = 0) -> list[FrameRecord]:
         """Run the positions of tokens (rows, n), as many a start as the records hold.
 
         With a depth transformer tokens may be codes (rows, n, D); ``following`` (clips, n, D): see ``score``.
         """
         steps, records = self.memory.layout.steps, []
         for first in range(0, tokens.shape[1], steps):
-            part = tokens[:, first : first + steps].swapaxes(0, 1)
-            self._texts = len(part) if tokens.ndim == 2 else 0
-            if self.depth is not None:
-                self._tokens[: len(part)] = part[..., None] if tokens.ndim == 2 else part
-                part = self._tokens[: len(part)]
-            given = self._zeros[: len(part)]
+            read = self._tokens[: tokens.shape[1] - first]
+            read[:] = self._text(tokens[:, first : first + steps])
+            given = self._zeros[: len(read)]
             if following is not None:
                 given = GIVEN + following[:, first : first + steps].swapaxes(0, 1)
-            records.append(self._run(part, given, self._never, FLAG_TEACHER))
+            records.append(self._run(read, given, self._never, FLAG_TEACHER | flags))
         return records
 
-    def _pad(self, padding: np.ndarray) -> None:
-        """For all positions to come: how many in front of each row hold nothing."""
+    def _text(self, tokens: np.ndarray) -> np.ndarray:
+        """What the next start's first steps read: (rows, n) tokens with ``PADDING`` as any of them, or codes (rows, n,
+        D), one after the other; the padding is counted, and how many are tokens."""
+        self._texts = tokens.shape[1] if tokens.ndim == 2 else 0
+        if tokens.ndim == 2:
+            self._pad((tokens == PADDING).sum(axis=1))
+            tokens = np.maximum(tokens, 0)
+            if self.depth is not None:
+                tokens = tokens[..., None]
+        return tokens.swapaxes(0, 1)
+
+    def _pad(self, more: np.ndarray) -> None:
+        """For all positions to come: so many more in front of each row hold nothing."""
         layout, attention = self.layout, self._attention
-        if attention.columns and attention.sinks and padding.any():
-            reach = attention.sinks + int(padding.max())
-            if reach > layout.prompt_length:
+        padding = self._padding + more
+        if attention.columns and attention.sinks and more.any():
+            most = int(padding.max())
+            if attention.sinks + most > layout.prompt_length:
                 raise UsageError(
                     "--attention",
-                    f"{attention.sinks} sinks behind {padding.max()} positions of padding, with columns",
-                    f"at most {layout.prompt_length - padding.max()} sinks, so that they end with the prompt",
+                    f"{attention.sinks} sinks behind {most} positions of padding, with columns",
+                    f"at most {layout.prompt_length - most} sinks, so that they end with the prompt",
                     "Ask for fewer sinks, or none.",
                 )
-        self._padding[:] = padding
+        self._padding = padding
 
     def _run(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray, flags: int) -> FrameRecord:
         """tokens (steps, rows), uniforms (steps, clips); of a depth transformer with an axis of D at the end."""

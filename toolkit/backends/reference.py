@@ -41,8 +41,8 @@ class ReferenceBackend(SteppingBackend):
     def trace(self, tokens: np.ndarray, uniforms: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
         """One step, as ``decode`` with uniforms (1, clips): what every node computes, by name, in order.
 
-        Of a model without a depth transformer, whose replay is decided by TAS.
-        See ``toolkit.program.trace.TraceLayout.arrays``: the same as the engine's.
+        Of a model whose replay is decided by TAS; see ``toolkit.program.trace.TraceLayout.arrays``: the same as the
+        engine's.
         """
         kept: dict[str, np.ndarray] = {}
 

@@ -62,9 +62,11 @@ def depth_logits(
     """
     eps = weights.config.norm_eps
     x = x + weights.pos_emb[index]
+    keep(f"depth.{index}.embedding", x)
     for layer, block in enumerate(weights.blocks):
         kept = lambda name, result, layer=layer: keep(f"depth.{index}.blocks.{layer}.{name}", result)
         x = x + _attention(weights, block, x, index, cache.k[layer], cache.v[layer], kept)
+        kept("output", x)
         normed = layer_norm(x, block.mlp_gain, block.mlp_bias, eps)
         kept("LayerNorm.mlp", normed)
         hidden = quantize_rows(gelu(linear(normed, block.fc1)))
@@ -73,7 +75,9 @@ def depth_logits(
         kept("fc2", x)
     normed = layer_norm(x, weights.classifier_gain, weights.classifier_bias, eps)
     keep(f"depth.{index}.LayerNorm", normed)
-    return linear(normed, weights.classifier)
+    logits = linear(normed, weights.classifier)
+    keep(f"depth.{index}.classifier", logits)
+    return logits
 
 
 def _attention(
@@ -89,7 +93,9 @@ def _attention(
     config, rows = weights.config, len(x)
     normed = layer_norm(x, block.attention_gain, block.attention_bias, config.norm_eps)
     kept("LayerNorm.attention", normed)
-    heads = linear(normed, block.qkv).reshape(rows, 3 * config.heads, config.head_dim)
+    qkv = linear(normed, block.qkv)
+    kept("qkv", qkv)
+    heads = qkv.reshape(rows, 3 * config.heads, config.head_dim)
     integers = quantize_heads(heads, np.concatenate([block.q_scale, block.k_scale, block.v_scale]))
     q, k, v = np.split(integers, 3, axis=1)
     for part, values in zip("qkv", (q, k, v), strict=True):
@@ -118,17 +124,17 @@ def predict_codes(model: IntegerModel, hidden: np.ndarray, inputs: Arrays, keep:
     total = np.zeros((len(hidden), weights.config.code_dim), np.float32)
     codes, logits = [], []
     for index in range(weights.config.codes_per_position):
-        keep(f"depth.{index}.input", x)
         rows = depth_logits(weights, x, index, cache, keep)
         guided = guided_logits(rows[inputs["conditional"]], rows[inputs["unconditional"]], inputs["guidance"])
         settings = (inputs[name] for name in ("inverse_temperature", "top_k", "top_p"))
         sampled = sample(guided, inputs["uniform"][:, index], *settings)
         given = inputs["given"][:, index]
         code = np.where(given == TEXT, sampled, given)
-        keep(f"depth.{index}.logits", guided)
-        keep(f"depth.{index}.sample", code)
         codes.append(code)
         logits.append(guided)
         total = total + embed_code(weights.codebook, index, np.tile(code, len(hidden) // clips))
         x = linear(quantize_rows(total), weights.in_mlp_1)
-    return {"code": np.stack(codes, axis=1), "logits": np.stack(logits, axis=1)}
+    made = {"code": np.stack(codes, axis=1), "logits": np.stack(logits, axis=1)}
+    keep("logits", made["logits"])
+    keep("sample", made["code"])
+    return made

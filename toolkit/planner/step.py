@@ -12,7 +12,7 @@ from ..backends.engine_memory import control_settings
 from ..program.descriptors import DEPTH_ENDING, DEPTH_INPUTS, DEPTH_LAYER, Opcode
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
-from ..program.registers import CONTROL, FLAG_REASSIGN
+from ..program.registers import CONTROL, FLAG_PROMPT, FLAG_REASSIGN
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .shapes import ModelShape
 
@@ -89,10 +89,12 @@ class StepCounter:
     def counts(self, position: int, replays: np.ndarray, drs: bool) -> StepCounts:
         """Mean of the steps from ``position`` on, one for each (layers,) of ``replays``: masks of rows.
 
-        Steps in the prompt read tokens, the others what a step chose: with a depth transformer codes.
+        Steps in the prompt read tokens, and but for its last one predict nothing; the others read what a step chose:
+        with a depth transformer codes.
         """
         plan, steps = self._plan, len(replays)
         rows, clips, positions = self._rows.rows, self._rows.clips, plan.layout.positions
+        unread = max(0, plan.layout.prompt_length - position)  # of the prompt
         layout = StateLayout.for_clip(
             plan.config, plan.layout, rows, clips, positions, steps, logits=False, depth=plan.depth
         )
@@ -101,9 +103,9 @@ class StepCounter:
             "weight_beats": plan.end,
             "position": position,
             "steps": steps,
-            "texts": min(steps, max(0, plan.layout.prompt_length - position)),
+            "texts": min(steps, unread),
             "padding": 0,
-            "flags": FLAG_REASSIGN if drs else 0,
+            "flags": (FLAG_REASSIGN if drs else 0) | (FLAG_PROMPT if unread > steps else 0),
         }
         found = self._counter.count(
             self._program, CONTROL.pack(**control), replays, self._engine, self._memory, self._omitted
