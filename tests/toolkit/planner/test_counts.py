@@ -170,16 +170,18 @@ def test_a_walk_a_residual_code(recipe: str, weight: float) -> None:
     assert 16 * step["embedding"].cache_beats == 2 * 4 * 2 * 256 + rotary + records, "four codes of two rows"
 
 
-def test_the_prompt_is_read_without_projections() -> None:
-    """Its steps, of which the one before the first frame is the last, read tokens; a mean is over both kinds."""
-    counter, layers = step_counter("vila-u-7b", "w8a8"), 32
+def test_steps_of_the_prompt() -> None:
+    """They read tokens, which no projector brings to the backbone; but for the last one they predict nothing."""
+    counter, dense = step_counter("vila-u-7b", "w8a8"), np.zeros((1, 32), np.uint32)
     start = load_shape("vila-u-7b").frame_layout.prompt_length
-    token, both, code = (counter.counts(start - n, np.zeros((2, layers), np.uint32), True) for n in (2, 1, 0))
-    assert "projections" in code and token.get("projections", OperationCounts()).beats == 0
-    assert both["projections"].beats == code["projections"].beats / 2
-    assert token["depth transformer"].read_beats == code["depth transformer"].read_beats
+    inside, last, first = (counter.counts(start - n, dense, True) for n in (2, 1, 0))
+    moved = [{name: one.read_beats for name, one in step.items() if one.read_beats} for step in (inside, last, first)]
+    assert set(moved[2]) - set(moved[1]) == {"projections"}
+    assert set(moved[1]) - set(moved[0]) == {"depth transformer"}
     rotary, records = 2 * 4 * 128, 2 * 4 * 4 + 4 * 4
-    assert 16 * token["embedding"].cache_beats == 2 * 2 * 4096 + rotary + records, "a token of two rows"
+    assert 16 * last["embedding"].cache_beats == 2 * 2 * 4096 + rotary + records, "a token of two rows"
+    mean = counter.counts(start - 1, np.zeros((2, 32), np.uint32), True)
+    assert mean["projections"].read_beats == moved[2]["projections"] / 2
 
 
 @pytest.mark.parametrize("opcode", [Opcode.ATTENTION, Opcode.LINEAR_DOWN, Opcode.SAMPLE, Opcode.HEADS])
