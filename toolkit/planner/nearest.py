@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from ...boards import Board, board_names, load_board
 from ...hls.resources import is_within
-from ..errors import UsageError
 from .memory_fit import MIB, largest, memory_need
 from .program import RECIPES, shape_program
 from .search import sized_engine
@@ -76,11 +75,7 @@ def _size(shape: ModelShape, recipe: str, rows: int, board: Board) -> int | None
     size = memory_need(program, Rows.of(shape, rows)).total
     if size > largest(board)[0]:
         return None
-    try:
-        least = sized_engine("least", program, rows, board.overlay.clock_mhz)
-    except UsageError:  # no engine at all takes it
-        return None
-    return size if is_within(least, board) else None
+    return size if is_within(sized_engine("least", program, rows, board.overlay.clock_mhz), board) else None
 
 
 def _fits_as_it_is(name: str, recipe: str, board: Board) -> bool:

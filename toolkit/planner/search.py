@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from pydantic import ValidationError
 
 from ...boards import Board
 from ...export.overlay.compile import ProgramPlan
@@ -18,7 +17,6 @@ from ..errors import UsageError
 from ..program.descriptors import LAYER
 from ..program.engine import DepthCapacity, EngineConfig
 from ..program.memory import BEAT_BYTES, PORTS
-from ..validation import first_fault
 from .clip import Replay
 from .decisions import replay_masks
 from .step import OPERATION_CLASS, Rows, StepCounter
@@ -54,36 +52,28 @@ def engine_memory(board: Board, clock_mhz: float) -> Memory:
 
 
 def sized_engine(name: str, program: ProgramPlan, rows: int, clock_mhz: float) -> EngineConfig:
-    """The smallest capacities that hold the model, and the least parallelism.
-
-    UsageError if no engine holds backbone and depth transformer at once.
-    """
+    """The smallest capacities that hold the model, its depth transformer among it, and the least parallelism."""
     config, depth = program.config, program.depth
     models = [config] if depth is None else [config, depth]
     most = {name: max(getattr(one, name) for one in models) for name in ("hidden", "mlp", "heads", "kv_heads")}
-    try:
-        return EngineConfig(
-            name=name,
-            groups=1,
-            vector=1,
-            rows=rows,
-            max_layers=config.layers,
-            max_hidden=_up(most["hidden"], 32),
-            max_mlp=_up(most["mlp"], 32),
-            max_heads=most["heads"],
-            max_kv_heads=most["kv_heads"],
-            max_group=config.group,
-            max_head_dim=_up(max(one.head_dim for one in models), 16),
-            max_slots=_up(program.layout.positions, 64),
-            max_codes=_up(program.layout.codes, 8),
-            weight_fifo_beats=FIFOS[0],
-            clock_mhz=clock_mhz,
-            depth=None if depth is None else _depth_capacity(depth),
-        )
-    except ValidationError as error:
-        found = f"backbone and depth transformer together: {' '.join(first_fault(error)).strip()}"
-        fix = "No engine of this kind holds it."
-        raise UsageError(f"engine {name}", found, "what one engine holds", fix) from error
+    return EngineConfig(
+        name=name,
+        groups=1,
+        vector=1,
+        rows=rows,
+        max_layers=config.layers,
+        max_hidden=_up(most["hidden"], 32),
+        max_mlp=_up(most["mlp"], 32),
+        max_heads=most["heads"],
+        max_kv_heads=most["kv_heads"],
+        max_group=config.group,
+        max_head_dim=_up(max(one.head_dim for one in models), 16),
+        max_slots=_up(program.layout.positions, 64),
+        max_codes=_up(program.layout.codes, 8),
+        weight_fifo_beats=FIFOS[0],
+        clock_mhz=clock_mhz,
+        depth=None if depth is None else _depth_capacity(depth),
+    )
 
 
 def _depth_capacity(depth: DepthConfig) -> DepthCapacity:

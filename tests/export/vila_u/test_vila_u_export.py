@@ -17,15 +17,20 @@ from strong_weights import strengthened
 from transformers import LlamaForCausalLM
 
 from fastcar import generate
+from fastcar.boards import load_board
 from fastcar.export.pipeline import export_model, prepare_export
 from fastcar.export.quantize.layers import LayerQuantizer
 from fastcar.export.vila_u.synthetic import write_checkpoint
+from fastcar.hls.modes import count_modes
 from fastcar.overlays.load import Engine, engine_text
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN_NODES, Bundle
 from fastcar.toolkit.config import PADDING
 from fastcar.toolkit.errors import UsageError
+from fastcar.toolkit.evaluation.moved import MovedBytes
 from fastcar.toolkit.generation.run import Generation
+from fastcar.toolkit.planner.frame_time import shares_for_time
+from fastcar.toolkit.planner.plan import Request, plan_model
 from fastcar.toolkit.planner.shapes import load_shape
 from fastcar.toolkit.program.engine import DepthCapacity
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
@@ -189,6 +194,28 @@ def test_the_command_line_takes_any_words(bundle: Bundle, tmp_path: Path) -> Non
 
 def test_the_planner_counts_a_checkpoint_as_its_bundle(folder: Path, bundle: Bundle) -> None:
     of_checkpoint, of_bundle = load_shape(folder), load_shape(bundle.path)
-    for name in ("backbone", "depth", "projections", "guided"):
+    for name in ("backbone", "depth", "guided"):
         assert getattr(of_checkpoint, name) == getattr(of_bundle, name)
     assert of_checkpoint.frame_layout == of_bundle.frame_layout
+
+
+def test_planner_and_simulation_agree_on_a_run(folder: Path, engine_file: Path, tmp_path: Path) -> None:
+    """Bytes a step of the run's own decisions, but for what a start reads once; and the time of a dense frame."""
+    packed = export_model(folder, tmp_path / "b", recipe="w4a8", board=str(engine_file))
+    middle = float(np.nanmedian(generate(packed, PROMPT, frames=FRAMES, seed=3).tas))
+    simulation, replay = open_backend("csim", packed), ReplaySettings((middle, middle))
+    run = generate(packed, PROMPT, frames=FRAMES, seed=3, replay=replay, backend=simulation)
+    starts = [(start.control, start.replays) for start in simulation.starts if start.decodes]
+    engine, board = packed.manifest.engine, load_board("zcu104")
+    rate = board.sustained_beats_per_cycle(engine.clock_mhz)
+    counted = count_modes(simulation.library, simulation.packed.program, starts, rate)
+    saved = counted["dense"].bytes_per_step - counted["replay+drs"].bytes_per_step
+    assert saved > 1000
+    assert MovedBytes(packed).per_step(run) == counted["replay+drs"].bytes_per_step - 2 * 16 / PLACES
+
+    planned = plan_model(Request(load_shape(packed.path), "zcu104", recipe="w4a8", engine=str(engine_file)))
+    assert planned.modes["dense"].counts.frames[1] == pytest.approx(counted["dense"].cycles_per_step, rel=0.01)
+    shares = shares_for_time(
+        packed, 0.9 * PLACES * counted["replay+drs"].cycles_per_step / engine.clock_mhz / 1e6, 3, 2
+    )
+    assert shares[0] == 0 and all(0 < share <= 1 for share in shares[1:])
