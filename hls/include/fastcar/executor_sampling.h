@@ -11,7 +11,7 @@ inline void Executor::sample_codes(const Operation& operation, CacheStreams& cac
     const SampleSettings settings = {control_.guidance, control_.inverse_temperature, control_.top_k, control_.top_p};
     const int unconditional = control_.rows - control_.clips;  // 0 without guidance
     const int each = records_.logit_rows;
-    const bool last = operation.index == each - 1;
+    const bool last = MAX_DEPTH_LAYERS == 0 || operation.index == each - 1;
     if (last) write_record(operation, cache);
 clip:
     for (int clip = 0; clip < (int)control_.clips; clip++) {
