@@ -34,16 +34,15 @@ class BenchModel:
         """Of one step a start.
 
         In co-simulation each bundle of ports has a memory of its own: what the cache port writes, a read port sees in
-        the next start and not before. The depth transformer's keys and values of a position are for the position itself:
-        see ``starts``.
+        the next start and not before. Those of the depth transformer are for the position itself: see ``starts``.
         """
         limit = self.layout.positions
         return StateLayout.for_clip(self.config, self.layout, self.rows, 1, limit, 1, logits=True, depth=self.depth)
 
     @property
     def starts(self) -> int:
-        """How often a step is started, each time the same, until its results are right where a start does not read what
-        it has written: the first leaves the keys and values of the first residual code, the next those of the second."""
+        """How often a step is started, each time the same, until its results are right where a start does not read
+        what it has written: the first leaves keys and values of the first residual code, the next of the second."""
         return self.state.codes_per_position
 
     def plan(self, engine: EngineConfig) -> ProgramPlan:

@@ -134,7 +134,9 @@ def test_golden_starts_of_another_engine_are_refused(engine: EngineConfig, bench
     assert "prompt 0 status, index 0: got 1, expected 0" in run(bench, path).stderr
 
 
-@pytest.mark.parametrize("engine", [CONFIG, SMALLEST, DEEP, SMALLEST_DEEP, *(load_engine(name).config for name in engine_names())])
+@pytest.mark.parametrize(
+    "engine", [CONFIG, SMALLEST, DEEP, SMALLEST_DEEP, *(load_engine(name).config for name in engine_names())]
+)
 def test_depths_are_the_buffers_sizes(engine: EngineConfig) -> None:
     """Of every pointer of the interface; the bench allocates as many beats, co-simulation copies as many."""
     cases = engine_cases(engine)

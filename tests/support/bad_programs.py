@@ -13,7 +13,7 @@ from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 from fastcar.toolkit.program.memory import BEAT_BYTES, StateLayout
 from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TRACE, OWN_CODE
 
-__all__ = ["DEEP_ENGINE", "ENGINE", "Start", "make_start"]
+__all__ = ["CODES", "DEEP_ENGINE", "ENGINE", "OFFSET", "PROMPT", "Start", "make_start"]
 
 ENGINE = EngineConfig(
     name="fuzz",

@@ -128,7 +128,7 @@ class TraceLayout:
                 self.beats += self.rows * entry.row_beats
 
     def _passed_on(self, opcode: Opcode, layer: int) -> bool:
-        """Whether the residual stream is not complete yet: with a depth transformer the projector's last layer ends it."""
+        """Whether the residual stream is not complete yet: a projector, where there is one, ends it."""
         if self.depth is None:
             return False
         return opcode == Opcode.EMBED or (opcode == Opcode.PROJECT and layer < self.depth.projector_layers - 1)
@@ -136,7 +136,7 @@ class TraceLayout:
     @property
     def arrays(self) -> dict[str, Shape]:
         """Shape and type by name, in the order in which a step computes them."""
-        config, rows = self.config, self.rows
+        rows = self.rows
         shapes: dict[str, Shape] = {}
         for entry in self.entries:
             if entry.kind == FLOATS:

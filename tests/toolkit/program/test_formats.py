@@ -96,7 +96,7 @@ def test_state_layout_has_no_overlap() -> None:
 
 
 def test_state_layout_of_a_depth_transformer() -> None:
-    """Its caches, of one block of slots a port, behind the replayed outputs; three words a row and clip in the records."""
+    """Its caches, of one block of slots a port, behind the replayed outputs; three words a row in the records."""
     config = BackboneConfig(hidden=48, layers=3, heads=6, kv_heads=2, head_dim=16, mlp=56, vocab=7)
     frames = FrameLayout(prompt_length=3, frames=6, grid=(4, 5), code_offset=7, codes=37)
     depth = DepthConfig(hidden=64, layers=2, heads=4, mlp=96, codes_per_position=3, code_dim=48)
