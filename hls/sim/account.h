@@ -80,7 +80,7 @@ public:
     // take(Work) once, or for an attention once a row, head and pass. all, mlp: dealings of all rows, of the MLP's.
     template <typename Take>
     void work(const Operation& operation, const Dealing& all, const Dealing& mlp, Take take) const {
-        const Model& model = network_.model_of(operation.opcode);
+        const Model model = network_.model_of(operation.opcode);
         const int rows = control_.rows;
         const bool projects = reads_codes(network_, control_, operation.step);
         Work work;
@@ -251,7 +251,7 @@ private:
 
     template <typename Take>
     void attention(const Operation& operation, Take take) const {
-        const Model& model = network_.model_of(operation.opcode);
+        const Model model = network_.model_of(operation.opcode);
         Visible visible;
         if (is_deep(operation.opcode)) {
             visible.begin(operation.index, 0, 0, 0);

@@ -12,7 +12,7 @@ inline void Executor::sample_codes(const Operation& operation, CacheStreams& cac
     const int unconditional = control_.rows - control_.clips;  // 0 without guidance
     const int each = records_.logit_rows;
     const bool predicts = (control_.flags & FLAG_PROMPT) == 0;
-    const bool last = operation.index == each - 1 || !predicts;
+    const bool last = MAX_DEPTH_LAYERS == 0 || operation.index == each - 1 || !predicts;
     if (last) write_record(operation, cache);
 clip:
     for (int clip = 0; clip < (predicts ? (int)control_.clips : 0); clip++) {

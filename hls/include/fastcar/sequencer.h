@@ -134,10 +134,10 @@ step:
                 }
             }
             out.operation(operation);
-            if (node.opcode == ATTENTION) fetch_attention(layout, visible, node.layer, out);
-            if (is_deep(node.opcode) && node.opcode == DEPTH_ATTENTION) {
-                visible.begin(code, 0, 0, 0);  // the residual codes before
-                fetch_attention(deep_layout, visible, node.layer, out);
+            if (node.opcode == ATTENTION || node.opcode == DEPTH_ATTENTION) {
+                const StateLayout caches = is_deep(node.opcode) ? deep_layout : layout;
+                if (is_deep(node.opcode)) visible.begin(code, 0, 0, 0);  // the residual codes before
+                fetch_attention(caches, visible, node.layer, out);
             }
         }
     }

@@ -36,10 +36,12 @@ inline Status check_depth(const Depth& depth) {
                       within(depth.head_dim, 16, MAX_HEAD_DIM) && within(depth.mlp, 16, MAX_MLP) &&
                       within(depth.codes_per_position, 1, MAX_DEPTH_CODES) && within(depth.projector, 1, MAX_PROJECTOR) &&
                       within(depth.code_dim, 16, MAX_CODE_DIM);
+    if (!fits) return BAD_MODEL;
     const bool tiles = depth.hidden == depth.heads * depth.head_dim && depth.head_dim % BEAT_BYTES == 0 &&
                        depth.mlp % 16 == 0 && depth.code_dim % 16 == 0;
-    const bool books = depth.books == 1 || depth.books == depth.codes_per_position;
-    return fits && tiles && books ? DONE : BAD_MODEL;
+    if (!tiles) return BAD_MODEL;
+    if (depth.books != 1 && depth.books != depth.codes_per_position) return BAD_MODEL;
+    return DONE;
 }
 
 inline Status check_network(const Network& network) {
