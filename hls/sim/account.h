@@ -112,6 +112,7 @@ public:
                 norm(model, all.count, work);
                 work.clocks *= 2;  // gains and biases
                 work.after += timing_.loop_depth;
+                work.after += all.count * (vectors(model.hidden) + timing_.loop_depth);  // the mean needs a pass more
                 break;
             case LINEAR_QKV:
             case LINEAR_OUTPUT:
