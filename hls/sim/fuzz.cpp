@@ -213,7 +213,8 @@ void expect_sane(const Network& network, const Control& control) {
     if (control.padding >= model.prompt_length) fail("padding beyond the prompt ran");
     if (control.texts > control.steps) fail("more steps that read tokens than there are ran");
     if ((control.flags & FLAG_TRACE) && control.steps != 1) fail("a traced start of other than one step ran");
-    if (control.flags > 15 || control.policy > 2 || control.max_age < 1 || control.top_k < 1 || control.top_p < 1 ||
+    if ((control.flags & FLAG_TRACE) && (control.flags & FLAG_PROMPT)) fail("a traced start that predicts nothing ran");
+    if (control.flags > 31 || control.policy > 2 || control.max_age < 1 || control.top_k < 1 || control.top_p < 1 ||
         control.top_p > 65536) {
         fail("settings outside of their ranges ran");
     }
