@@ -31,7 +31,7 @@ from .decoder import quantize_decoder, write_decoder
 from .imported import ImportedModel
 from .importers import checkpoint_files, load_model
 from .needs import Needs, needs_of
-from .overlay.compile import ProgramPlan, write_packed
+from .overlay.compile import ProgramPlan, int4_linears, write_packed
 from .quantize.checks import check_before_quantizing
 from .quantize.depth import check_depth, check_depth_groups
 from .quantize.head_weights import HeadWeights, lost_heads, read_head_weights, weigh_heads
@@ -151,10 +151,6 @@ class Export:
         """UsageError or OutputError for what cannot be done or has no room."""
         if self._depth:
             check_depth_groups(self._depth, self.recipe)
-        if self.engine and self._depth:
-            found = f"an overlay for {self.imported.name}, which has a depth transformer"
-            fix = "Leave --board out: such models run on onnxruntime and the reference."
-            raise UsageError("--board", found, "a model with one code a position", fix)
         check_output_folder(self.out.parent, bytes_needed=self.needs.disk)
 
     @cached_property
@@ -202,10 +198,17 @@ class Export:
     def _plan(self) -> ProgramPlan | None:
         if self.engine is None:
             return None
-        int4 = dict.fromkeys(("qkv", "output", "gate_up", "down"), self.recipe.weight_bit_width == 4) | {"head": False}
-        imported = self.imported
+        imported, depth = self.imported, self._depth
         config, engine = imported.source.config, self.engine.config
-        return ProgramPlan(config, imported.layout, int4, engine, self.tas_query, tas_heads=self.tas_heads)
+        return ProgramPlan(
+            config,
+            imported.layout,
+            int4_linears(self.recipe.weight_bit_width, depth),
+            engine,
+            self.tas_query,
+            tas_heads=self.tas_heads,
+            depth=depth,
+        )
 
     def _fill(self, folder: Path, progress: Progress) -> Manifest:
         imported, journal = self.imported, Journal(folder)

@@ -87,7 +87,7 @@ def records_header() -> str:
         f"enum Policy {{ {policies} }};",
         f"constexpr int LAYER_NODES = {len(descriptors.LAYER)};  // descriptors of a layer",
         f"constexpr int ENDING_NODES = {len(descriptors.ENDING)};  // behind the last layer",
-        f"constexpr int DEPTH_INPUT_NODES = {len(descriptors.DEPTH_INPUTS)};  // of a depth transformer, before its layers",
+        f"constexpr int DEPTH_INPUT_NODES = {len(descriptors.DEPTH_INPUTS)};  // before a depth transformer's layers",
         f"constexpr int DEPTH_LAYER_NODES = {len(descriptors.DEPTH_LAYER)};",
         f"constexpr int DEPTH_ENDING_NODES = {len(descriptors.DEPTH_ENDING)};",
         f"constexpr int MAX_PROJECTOR = {MAX_PROJECTOR};  // layers from the codes to the backbone",

@@ -168,13 +168,17 @@ def _attention(rng: np.random.Generator) -> Cases:
             yield f"{_described(sight)}, group {group}, head_dim {head_dim}", shape | arrays
 
 
-def _seen(position: int, sinks: int, window: int, columns: int, places: int, first: int) -> np.ndarray:
+def _seen(
+    position: int, sinks: int, window: int, columns: int, places: int, first: int, padding: int = 0
+) -> np.ndarray:
     """(SLOTS,) bool: the slots before ``position`` that are sinks, in the window (0: none), or the same of ``places``
-    in the last ``columns`` frames, the first of which begins at slot ``first``."""
+    in the last ``columns`` frames, the first of which begins at slot ``first``. None of the first ``padding``, behind
+    which the sinks begin."""
     slot = np.arange(SLOTS)
     frames, rest = np.divmod(position - slot, places)
     column = (slot >= first) & (rest == 0) & (frames <= columns)
-    return (slot < position) & ((slot < sinks) | (slot >= position - (window or position)) | column)
+    runs = (slot < padding + sinks) | (slot >= position - (window or position))
+    return (slot < position) & (runs & (slot >= padding) | column)
 
 
 SIGHT = ("position", "sinks", "window", "columns", "places", "first")
@@ -192,7 +196,10 @@ def _visible(rng: np.random.Generator) -> Cases:
     plain = ((0, 0, 0), (40, 0, 0), (64, 4, 16), (200, 20, 33), (200, 0, 1), (10, 300, 5))
     columns = ((200, 20, 33, 3, 40, 25), (200, 3, 1, 64, 3, 50), (60, 0, 1, 5, 64, 1))
     for sight in (*((*runs, 0, 1, 0) for runs in plain), *columns):
-        yield _described(sight), {"seen": _seen(*sight).astype(np.uint8), **_scalars(**_named(sight))}
+        for padding in (0, 1, 17):
+            seen = _seen(*sight, padding).astype(np.uint8)
+            named = _scalars(**_named(sight), padding=padding)
+            yield f"{_described(sight)}, padding {padding}", {"seen": seen, **named}
 
 
 def _temporal_attention_score(rng: np.random.Generator) -> Cases:

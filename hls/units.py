@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..toolkit.program.engine import EngineConfig
+from ..toolkit.program.descriptors import DEPTH_ENDING, DEPTH_INPUTS
+from ..toolkit.program.engine import MAX_PROJECTOR, DepthCapacity, EngineConfig
 from ..toolkit.program.registers import CONTROL, REPORT
 from ..toolkit.settings import MAX_COLUMNS
 from .memories import Memory, mux
@@ -67,6 +68,8 @@ def units(c: EngineConfig) -> list[Unit]:
     """In the order of the data: memory ports, linear layers, what is between them, sampling, and what they share."""
     executor = [_accumulators(c), _outputs(c), _norm(c), _quantize(c), _heads(c), _attention(c), _score(c), _rows(c),
                 _sampling(c), _control(c)]  # fmt: skip
+    if c.depth is not None:
+        executor += [_layer_norm(c), _gelu(), _depth(c, c.depth)]
     return [_axi(), _ports(c), _cache(c), _sequencer(c), _groups(c), _windows(c), *executor, _shared(executor)]
 
 
@@ -93,9 +96,10 @@ def _cache(c: EngineConfig) -> Unit:
 
 def _sequencer(c: EngineConfig) -> Unit:
     """Nodes of 8 words; products of addresses, the checks of a program and of the size of a trace: A."""
+    depth = 0 if c.depth is None else MAX_PROJECTOR + len(DEPTH_INPUTS) + 8 * c.depth.layers + len(DEPTH_ENDING)
     memories = (
-        Memory("nodes", 1 + 8 * c.max_layers + 3, 256),
-        Memory("operations", OPERATION_FIFO, 193),
+        Memory("nodes", 1 + 8 * c.max_layers + 3 + depth, 256),
+        Memory("operations", OPERATION_FIFO, 194),
         Memory("blocks of columns", MAX_COLUMNS, 32, PORTS),
     )
     return Unit("sequencer and program", memories=memories, dsp=18 + 30 + 12, lut=2000 + 2500 + COLUMN_LUT)
@@ -146,6 +150,42 @@ def _quantize(c: EngineConfig) -> Unit:
     """Two of them, as the compiler makes of two capacities; the largest magnitude is also looked for by the norm."""
     v = c.vector
     return Unit("quantize rows", {"divide": v}, lut=2 * v * ROUND_LUT + 3 * v * (16 + 32))
+
+
+def _layer_norm(c: EngineConfig) -> Unit:
+    """A lane: x / step to int16, its square and n times it less the sum (one DSP each), then gain and bias.
+
+    Once a row: n times the squares less the sum's square, of 15 x 46 and 31 x 31 bits (A: 6 DSPs), and the root.
+    """
+    v = c.vector
+    operators = {"divide": v, "from_int32": v, "multiply": v, "add": v, "from_int64": v, "root": 1}
+    lanes = max(v, 16)  # 16 words of biases come in a clock
+    biases = Memory("biases", _ceil(c.max_hidden, lanes), 32 * lanes)
+    return Unit("layer norm", operators, (biases,), dsp=2 * v + 6, lut=v * (ROUND_LUT + 48 + 32 + 48) + 2 * 64)
+
+
+def _gelu() -> Unit:
+    """Two values a clock: to an index, one table for both, twice a product; whether a sink takes them so."""
+    operators = {"multiply": 4 + 2 * 3, "from_int32": 2 + 2, "compare": 4}
+    return Unit(
+        "GELU", operators, (Memory("normal", 4096, 16, table=True),), lut=2 * (ROUND_LUT + 40) + 4 * 32 * mux(2)
+    )
+
+
+def _depth(c: EngineConfig, depth: DepthCapacity) -> Unit:
+    """Residual codes and their sums; a third capacity of rows to quantize; which of two models and caches (A).
+
+    Its header's checks, its layout and the addresses of codes: products of 32 bits, A.
+    """
+    v, lanes = c.vector, max(8, c.vector)
+    words = MAX_ROWS // 4 * depth.codes_per_position
+    memories = (
+        Memory("sums of codes", c.rows * _ceil(depth.code_dim, lanes), 32 * lanes),
+        Memory("tokens, uniforms, codes", words, 32, 3 * 4),
+    )
+    chosen = (10 + 2 * 8) * 32 * mux(2)  # fields of a shape; of a layout, for the sequencer and the executor
+    operators = {"from_int32": 8, "multiply": 8, "add": 8, "divide": v}
+    return Unit("depth transformer", operators, memories, dsp=24, lut=v * (ROUND_LUT + 48) + chosen + 1500)
 
 
 def _heads(c: EngineConfig) -> Unit:

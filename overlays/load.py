@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -61,8 +62,13 @@ def engine_text(engine: Engine) -> str:
     fields = engine.config.model_dump()
     about = {"name": fields.pop("name"), "board": engine.board}
     note = {"note": engine.note.strip()} if engine.note else {}
-    pairs = {**about, **note, **fields}.items()
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs)
+    depth = fields.pop("depth")
+    text = _toml({**about, **note, **fields})
+    return text if depth is None else f"{text}\n[depth]\n{_toml(depth)}"
+
+
+def _toml(fields: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in fields.items())
 
 
 def _read(path: Path) -> Engine:

@@ -22,6 +22,7 @@ from ...toolkit.program.descriptors import (
     NODE_INT4,
     PRE_ROPE,
     TAS_HEADS_CODES,
+    WORDS,
     Opcode,
     node_sequence,
 )
@@ -30,7 +31,7 @@ from ...toolkit.program.memory import BEAT_BYTES, PORTS
 from ...toolkit.program.packed import WEIGHTS, Packed
 from .weights import LinearPlan, deep_head_words, head_words, interleave_gate_up, pack_linear, pack_words
 
-__all__ = ["NODES_OF", "ProgramPlan", "node_names", "pack_model", "write_packed"]
+__all__ = ["NODES_OF", "ProgramPlan", "int4_linears", "node_names", "pack_model", "write_packed"]
 
 NODES_OF = {
     Opcode.NORM_ATTENTION: ("RMSNorm",),
@@ -109,9 +110,13 @@ class ProgramPlan:
         return 1 if self.depth is None else 2
 
     @property
+    def program_bytes(self) -> int:
+        return 4 * WORDS * (self.headers + len(self.nodes))
+
+    @property
     def bytes(self) -> int:
         """Of program and weights."""
-        return BEAT_BYTES * (self.end + 4 * (self.headers + len(self.nodes)))
+        return BEAT_BYTES * self.end + self.program_bytes
 
     def program(self) -> np.ndarray:
         """(descriptors, 16) uint32."""
@@ -202,6 +207,18 @@ class ProgramPlan:
         node["address"] = self.end
         self.end += PORTS * node["beats"]
         return node
+
+
+def int4_linears(bits: int, depth: DepthConfig | None = None) -> dict[str, bool]:
+    """Of weights of ``bits``: whether a linear layer has 4-bit ones, by its name. The head, and what leads into a depth
+    transformer and out of it, have 8 always."""
+    found = dict.fromkeys(("qkv", "output", "gate_up", "down"), bits == 4) | {"head": False}
+    if depth is not None:
+        for opcode, name in DEPTH_FIELDS.items():
+            of_block = opcode in DEPTH_LAYER
+            count = depth.layers if of_block else depth.projector_layers if opcode == Opcode.PROJECT else 1
+            found |= {name.format(index): of_block and bits == 4 for index in range(count)}
+    return found
 
 
 def _word_beats(words: int) -> int:

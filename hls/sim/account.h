@@ -80,7 +80,7 @@ public:
     // take(Work) once, or for an attention once a row, head and pass. all, mlp: dealings of all rows, of the MLP's.
     template <typename Take>
     void work(const Operation& operation, const Dealing& all, const Dealing& mlp, Take take) const {
-        const Model& model = network_.model_of(operation.opcode);
+        const Model model = network_.model_of(operation.opcode);
         const int rows = control_.rows;
         const bool projects = reads_codes(network_, control_, operation.step);
         Work work;
@@ -251,7 +251,7 @@ private:
 
     template <typename Take>
     void attention(const Operation& operation, Take take) const {
-        const Model& model = network_.model_of(operation.opcode);
+        const Model model = network_.model_of(operation.opcode);
         Visible visible;
         if (is_deep(operation.opcode)) {
             visible.begin(operation.index, 0, 0, 0);
@@ -300,14 +300,15 @@ private:
 
     void sampling(const Operation& operation, Work& work) const {
         const int64_t codes = network_.backbone.codes;
-        const bool last = operation.index == (int)records_.logit_rows - 1;
+        const bool predicts = (control_.flags & FLAG_PROMPT) == 0;
+        const bool last = operation.index == (int)records_.logit_rows - 1 || !predicts;
         const int64_t logits = control_.clips * records_.logit_beats;
         const int64_t others = records_.output(control_.clips) - records_.logit_rows * logits;
         const int64_t records = records_.replay_beats + 2 * records_.score_beats + records_.code_beats;
         const int64_t sort = 3 * (2 * DIGITS + 4 * codes + 4 * timing_.loop_depth);
         const int64_t clip = 5 * (codes + timing_.loop_depth) + sort + records_.logit_beats;
-        work.writes = logits + (last ? others : 0);
-        work.after = control_.clips * clip;
+        work.writes = (predicts ? logits : 0) + (last ? others : 0);
+        work.after = predicts ? control_.clips * clip : 0;
         if (last) {
             work.after += records + 3 * timing_.loop_depth;
         } else {  // the codes onto the rows' sums

@@ -74,10 +74,18 @@ struct Start {
     uint32_t& word(uint32_t descriptor, uint32_t index) { return program[descriptor * DESCRIPTOR_WORDS + index]; }
     uint32_t* registers() { return reinterpret_cast<uint32_t*>(&control); }
     Model model() const { return Model::from(program.data()); }
+    uint32_t headers() const { return has_depth(model()) ? 2 : 1; }
+
+    // What the headers say; of a program that ends before the second, zeros.
+    Network network() const {
+        const bool deep = has_depth(model()) && program.size() >= 2 * DESCRIPTOR_WORDS;
+        return Network::of(model(), deep ? Depth::from(program.data() + DESCRIPTOR_WORDS) : Depth());
+    }
 };
 
 // Words of the records by their field, so that the order of the fields is nobody's business here.
 #define MODEL_WORD(field) (offsetof(Model, field) / 4)
+#define DEPTH_WORD(field) (offsetof(Depth, field) / 4)
 #define NODE_WORD(field) (offsetof(Node, field) / 4)
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
@@ -142,14 +150,28 @@ struct Outcome {
     std::vector<uint8_t> state;
 };
 
-// Beats a start may write: keys, values and replayed outputs of its positions, and the records of its steps.
-std::vector<bool> writable(const Model& model, const Control& control) {
+// Beats a start may write: keys, values and replayed outputs of its positions, keys and values of the residual codes, and
+// the records of its steps.
+std::vector<bool> writable(const Network& network, const Control& control) {
+    const Model& model = network.backbone;
     std::vector<bool> allowed(control.state_beats, false);
     auto allow = [&](uint64_t first, uint64_t count) {
         for (uint64_t beat = first; beat < first + count && beat < allowed.size(); beat++) allowed[beat] = true;
     };
     const StateLayout layout = StateLayout::of(model, control);
-    const StepRecords records = StepRecords::of(model, control);
+    const StateLayout deep = StateLayout::deep_of(network, control);
+    const StepRecords records = StepRecords::of(network, control);
+    const uint32_t deep_layers = has_depth(model) && control.steps > 0 ? network.depth.layers : 0;
+    for (uint32_t layer = 0; layer < deep_layers; layer++) {
+        for (uint32_t row = 0; row < control.rows; row++) {
+            for (uint32_t head = 0; head < network.depth.heads; head++) {
+                for (uint32_t code = 0; code < network.depth.codes_per_position; code++) {
+                    allow(deep.key(layer, row, head, code), network.depth.head_dim / BEAT_BYTES);
+                    allow(deep.block(layer, row, true, head, code), network.depth.head_dim);
+                }
+            }
+        }
+    }
     for (uint32_t step = 0; step < control.steps; step++) {
         const int position = (int)(control.position + step);
         for (uint32_t layer = 0; layer < model.layers; layer++) {
@@ -163,12 +185,13 @@ std::vector<bool> writable(const Model& model, const Control& control) {
         }
     }
     allow(control.output, (uint64_t)control.steps * records.output(control.clips));
-    if (control.flags & FLAG_TRACE) allow(control.trace, trace_beats(model, control));
+    if (control.flags & FLAG_TRACE) allow(control.trace, trace_beats(network, control));
     return allowed;
 }
 
 // What must hold of a start that was not refused, said once more in the simplest way.
-void expect_sane(const Model& model, const Control& control) {
+void expect_sane(const Network& network, const Control& control) {
+    const Model& model = network.backbone;
     const uint64_t clips = control.clips;
     const uint64_t end = (uint64_t)control.position + control.steps;
     if ((model.opcode & 0xFFFF) != MODEL_HEADER || model.build_id != BUILD_ID) fail("a program of another build ran");
@@ -177,7 +200,18 @@ void expect_sane(const Model& model, const Control& control) {
     if (control.slots > (uint32_t)MAX_SLOTS || end > control.slots || end > model.positions) {
         fail("steps beyond the context ran");
     }
-    if ((uint64_t)model.code_offset + model.codes > model.vocab) fail("codes beyond the vocabulary ran");
+    const bool deep = (model.opcode & MODEL_DEPTH) != 0;
+    if (deep && MAX_DEPTH_LAYERS == 0) fail("a depth transformer ran where there is none");
+    if (!deep && (uint64_t)model.code_offset + model.codes > model.vocab) fail("codes beyond the vocabulary ran");
+    if (deep) {
+        const Depth& depth = network.depth;
+        if (depth.opcode != DEPTH_HEADER) fail("a depth transformer without a header ran");
+        if (depth.hidden != depth.heads * depth.head_dim) fail("a depth transformer with gaps between its heads ran");
+        if (depth.head_dim % 16 || depth.mlp % 16 || depth.code_dim % 16) fail("a depth transformer in no beats ran");
+        if (depth.books != 1 && depth.books != depth.codes_per_position) fail("codebooks that match no code ran");
+    }
+    if (control.padding >= model.prompt_length) fail("padding beyond the prompt ran");
+    if (control.texts > control.steps) fail("more steps that read tokens than there are ran");
     if ((control.flags & FLAG_TRACE) && control.steps != 1) fail("a traced start of other than one step ran");
     if (control.flags > 15 || control.policy > 2 || control.max_age < 1 || control.top_k < 1 || control.top_p < 1 ||
         control.top_p > 65536) {
@@ -208,7 +242,7 @@ Outcome run(const Start& start) {
     if (status > BAD_TOKEN) fail("unknown status " + std::to_string(status));
     if (outcome.report.build_id != BUILD_ID) fail("the report names build " + std::to_string(outcome.report.build_id));
     const bool started = status == DONE || status == BAD_TOKEN;
-    if (started) expect_sane(start.model(), control);
+    if (started) expect_sane(start.network(), control);
     if (started && outcome.report.steps_done != control.steps) fail("not all steps were done");
     if (!started) {
         const uint32_t* counters = reinterpret_cast<const uint32_t*>(&outcome.report);
@@ -221,7 +255,7 @@ Outcome run(const Start& start) {
     outcome.state = state.copy();
     if (!started && outcome.state != before) fail("a refused program wrote to the state");
     if (started) {
-        const std::vector<bool> allowed = writable(Model::from(start.program.data()), control);
+        const std::vector<bool> allowed = writable(start.network(), control);
         for (uint32_t beat = 0; beat < control.state_beats; beat++) {
             const size_t first = (size_t)beat * BEAT_BYTES;
             if (!allowed[beat] && std::memcmp(&before[first], &outcome.state[first], BEAT_BYTES)) {
@@ -243,7 +277,9 @@ uint32_t interesting(Random& random, uint32_t now, const Control& control) {
     const uint32_t limits[] = {(uint32_t)ROWS, (uint32_t)MAX_LAYERS, (uint32_t)MAX_HIDDEN, (uint32_t)MAX_MLP,
                                (uint32_t)MAX_HEADS, (uint32_t)MAX_KV_HEADS, (uint32_t)MAX_HEAD_DIM,
                                (uint32_t)MAX_SLOTS, (uint32_t)MAX_CODES, (uint32_t)MAX_GROUP, control.weight_beats,
-                               control.state_beats, control.slots, BUILD_ID, (uint32_t)MAX_NODES};
+                               control.state_beats, control.slots, BUILD_ID, (uint32_t)MAX_NODES,
+                               (uint32_t)MAX_DEPTH_LAYERS, (uint32_t)MAX_DEPTH_CODES, (uint32_t)MAX_CODE_DIM,
+                               (uint32_t)MAX_PROJECTOR};
     switch (random.below(8)) {
         case 0: return now ^ 0x80000000u;
         case 1: return now + random.between(1, 4);
@@ -277,20 +313,24 @@ void write_words(Start& start, uint64_t beat, uint32_t word, uint32_t value) {
 bool has_records(const Start& start) {
     if (start.program.size() < DESCRIPTOR_WORDS) return false;
     const Model model = start.model();
-    return model.layers <= 256 && model.codes <= (1u << 24) && start.control.rows <= 256 && start.control.clips <= 256;
+    return model.layers <= 256 && model.codes <= (1u << 24) && start.control.rows <= 256 &&
+           start.control.clips <= 256 && start.network().codes_per_position() <= 256;
 }
 
-// Tokens, uniforms and thresholds as a host would write them, most of them.
+// Tokens or codes, uniforms or given codes, thresholds and paddings as a host would write them, most of them.
 void write_inputs(Random& random, Start& start) {
     if (!has_records(start)) return;
     const Model model = start.model();
-    const StepRecords records = StepRecords::of(model, start.control);
+    const bool deep = has_depth(model);
+    const StepRecords records = StepRecords::of(start.network(), start.control);
     const uint32_t steps = start.control.steps < 256 ? start.control.steps : 256;
     for (uint32_t step = 0; step < steps; step++) {
         const uint64_t record = start.control.input + (uint64_t)step * records.input();
-        for (uint32_t word = 0; word < 4 * records.input() && word < 64; word++) {
+        const bool codes = deep && step >= start.control.texts;
+        for (uint32_t word = 0; word < 4 * records.input() && word < 128; word++) {
             const bool token = word < 4 * records.token_beats;
-            uint32_t value = token ? random.below(model.vocab) : random.below(1u << 24);
+            uint32_t value = token ? random.below(codes ? model.codes : model.vocab) : random.below(1u << 24);
+            if (deep && !token && random.one_in(4)) value = GIVEN | random.below(model.codes + random.one_in(50));
             if (token && (step > 0 ? random.one_in(2) : random.one_in(400))) value = OWN_CODE;
             if (random.one_in(400)) value = interesting(random, model.vocab, start.control);
             write_words(start, record, word, value);
@@ -303,13 +343,21 @@ void write_inputs(Random& random, Start& start) {
         write_words(start, start.control.thresholds, layer * 2, (uint32_t)value);
         write_words(start, start.control.thresholds, layer * 2 + 1, (uint32_t)(value >> 32));
     }
+    const uint64_t paddings = (uint64_t)start.control.thresholds + (model.layers + 1) / 2;
+    for (uint32_t row = 0; row < start.control.rows; row++) {
+        const uint32_t most = start.control.padding;
+        const bool odd = random.one_in(20);
+        write_words(start, paddings, row, odd ? interesting(random, most, start.control) : random.below(most + 1));
+    }
 }
 
 // Other settings within their ranges: what is accepted must run as safely as what is refused.
 void change_settings(Random& random, Start& start) {
     Control& control = start.control;
-    switch (random.below(8)) {
+    switch (random.below(10)) {
         case 0: control.flags = random.below(16); break;
+        case 8: control.padding = random.below(start.model().prompt_length); break;
+        case 9: control.texts = random.below(control.steps + 1); break;
         case 1: control.policy = random.below(3); break;
         case 2: control.max_age = (int32_t)random.between(1, 0x7FFFFFFF) >> random.below(31); break;
         case 3:
@@ -326,6 +374,7 @@ void change_settings(Random& random, Start& start) {
         }
         default:
             control.steps = random.between(0, 2);
+            control.texts = random.below(control.steps + 1);
             control.position = random.below(start.model().positions + 1 - control.steps);
             if (random.one_in(4)) control.position = start.model().positions - control.steps;
     }
@@ -334,41 +383,53 @@ void change_settings(Random& random, Start& start) {
 // Addresses in order behind the tables, sizes exactly what is needed.
 void repair(Random& random, Start& start) {
     const Model model = start.model();
+    const Network network = start.network();
     Control& control = start.control;
-    const uint32_t count = 1 + 8 * model.layers + 3;
-    start.program.resize((count + 1) * DESCRIPTOR_WORDS, 0);
-    control.descriptors = count + 1;
+    const uint32_t headers = start.headers();
+    const uint32_t count = (uint32_t)node_count(network);
+    start.program.resize((count + headers) * DESCRIPTOR_WORDS, 0);
+    control.descriptors = count + headers;
     uint32_t end = random.below(3);
     start.word(0, MODEL_WORD(embedding)) = end;
     end += model.vocab * (model.hidden / BEAT_HALVES);
     start.word(0, MODEL_WORD(rotary)) = end;
     end += model.positions * (model.head_dim / BEAT_WORDS * 2);
+    if (has_depth(model)) {
+        start.word(1, DEPTH_WORD(codebook)) = end;
+        end += network.depth.books * model.codes * (network.depth.code_dim / BEAT_HALVES);
+        start.word(1, DEPTH_WORD(positions)) = end;
+        end += network.depth.codes_per_position * (network.depth.hidden / BEAT_WORDS);
+    }
     for (uint32_t index = 0; index < count; index++) {
-        const bool in_layer = index >= 1 && index < 1 + model.layers * 8;
+        const uint32_t place = index + headers;
+        const Expected expected = expected_node(network, (int)index);
         Node node = Node();
-        node.opcode = (uint32_t)expected_opcode(model, (int)index);
+        node.opcode = (uint32_t)expected.opcode;
+        node.layer = (uint32_t)expected.layer;
         node.flags = (random.one_in(3) ? NODE_INT4 : 0u) | (random.one_in(3) ? NODE_BIAS : 0u);
-        start.word(index + 1, NODE_WORD(opcode)) = node.opcode;
-        start.word(index + 1, NODE_WORD(flags)) = node.flags;
-        start.word(index + 1, NODE_WORD(layer)) = in_layer ? (index - 1) / 8 : 0;
+        start.word(place, NODE_WORD(opcode)) = node.opcode;
+        start.word(place, NODE_WORD(flags)) = node.flags;
+        start.word(place, NODE_WORD(layer)) = node.layer;
         LinearShape shape = {0, 0, false, false};
-        if (is_linear(node.opcode)) shape = linear_shape(model, node.opcode, false, false);
-        start.word(index + 1, NODE_WORD(inputs)) = (uint32_t)shape.inputs;
-        start.word(index + 1, NODE_WORD(outputs)) = (uint32_t)shape.outputs;
-        start.word(index + 1, NODE_WORD(beats)) = (uint32_t)node_beats(model, node);
-        start.word(index + 1, NODE_WORD(address)) = end;
+        if (is_linear(node.opcode)) shape = linear_shape(network, expected.opcode, expected.layer, false, false);
+        start.word(place, NODE_WORD(inputs)) = (uint32_t)shape.inputs;
+        start.word(place, NODE_WORD(outputs)) = (uint32_t)shape.outputs;
+        start.word(place, NODE_WORD(beats)) = (uint32_t)node_beats(network, node);
+        start.word(place, NODE_WORD(address)) = end;
         const float eps = 1e-5f;
-        std::memcpy(&start.word(index + 1, NODE_WORD(eps)), &eps, 4);
-        end += PORTS * (uint32_t)node_beats(model, node);
+        std::memcpy(&start.word(place, NODE_WORD(eps)), &eps, 4);
+        end += PORTS * (uint32_t)node_beats(network, node);
     }
     control.weight_beats = end;
-    const StepRecords records = StepRecords::of(model, control);
-    const uint64_t parts[4] = {(uint64_t)ceil_div((int)model.layers, 2), (uint64_t)control.steps * records.input(),
+    const StepRecords records = StepRecords::of(network, control);
+    const uint64_t limits = ceil_div((int)model.layers, 2) + ceil_div((int)control.rows, BEAT_WORDS);
+    const uint64_t parts[4] = {limits, (uint64_t)control.steps * records.input(),
                                (uint64_t)control.steps * records.output(control.clips),
-                               control.flags & FLAG_TRACE ? trace_beats(model, control) : 0};
+                               control.flags & FLAG_TRACE ? trace_beats(network, control) : 0};
     uint32_t* const addresses[4] = {&control.thresholds, &control.input, &control.output, &control.trace};
     const uint32_t first = random.below(4);  // the records in any order
     uint64_t beat = StateLayout::of(model, control).end();
+    if (has_depth(model)) beat = StateLayout::deep_of(network, control).end();
     for (uint32_t i = 0; i < 4; i++) {
         *addresses[(first + i) % 4] = (uint32_t)beat;
         beat += parts[(first + i) % 4];
@@ -379,7 +440,8 @@ void repair(Random& random, Start& start) {
 // Another model and another start, with any bytes for weights. True: within the limits of the engine, so it must be
 // accepted; else one dimension is beyond them, and the rest fits it.
 bool reshape(Random& random, Start& start) {
-    uint32_t until_beyond = random.one_in(4) ? random.below(9) : ~0u;
+    const bool deep = MAX_DEPTH_LAYERS > 0 && !random.one_in(3);
+    uint32_t until_beyond = random.one_in(4) ? random.below(deep ? 16 : 9) : ~0u;
     bool valid = true;
     auto pick = [&](uint32_t low, uint32_t high, uint32_t unit) {
         if (until_beyond-- == 0) {
@@ -388,13 +450,14 @@ bool reshape(Random& random, Start& start) {
         }
         return random.one_in(4) ? high : random.between(low / unit, high / unit) * unit;
     };
-    start.program.resize(DESCRIPTOR_WORDS);
+    start.program.assign((deep ? 2 : 1) * DESCRIPTOR_WORDS, 0);
+    start.word(0, MODEL_WORD(build_id)) = BUILD_ID;
     const uint32_t kv_heads = pick(1, MAX_KV_HEADS, 1);
     const uint32_t even = MAX_HEADS / kv_heads > 1 ? MAX_HEADS / kv_heads : 1;
     const uint32_t most = even < (uint32_t)MAX_GROUP ? even : (uint32_t)MAX_GROUP;
     const uint32_t reductions[] = {0, MODEL_HEADS_MAX, MODEL_HEADS_MIN};
     const uint32_t modes = reductions[random.below(3)] | (random.one_in(2) ? MODEL_PRE_ROPE : 0);
-    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | modes;
+    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | modes | (deep ? MODEL_DEPTH : 0);
     start.word(0, MODEL_WORD(layers)) = pick(1, MAX_LAYERS, 1);
     start.word(0, MODEL_WORD(hidden)) = pick(16, MAX_HIDDEN, 16);
     start.word(0, MODEL_WORD(kv_heads)) = kv_heads;
@@ -403,10 +466,27 @@ bool reshape(Random& random, Start& start) {
     start.word(0, MODEL_WORD(mlp)) = pick(8, MAX_MLP, 8);
     start.word(0, MODEL_WORD(codes)) = pick(1, MAX_CODES, 1);
     start.word(0, MODEL_WORD(code_offset)) = random.below(5);
-    start.word(0, MODEL_WORD(vocab)) = start.model().codes + start.model().code_offset + random.below(2);
+    const uint32_t coded = deep ? random.below(2) : start.model().codes;
+    start.word(0, MODEL_WORD(vocab)) = coded + start.model().code_offset + (coded == 0 ? 1 : random.below(2));
     start.word(0, MODEL_WORD(prompt_length)) = random.one_in(8) ? 65536 : random.between(1, 5);
     start.word(0, MODEL_WORD(places)) = random.between(1, 7);
     start.word(0, MODEL_WORD(positions)) = random.between(2, MAX_SLOTS);
+    if (deep) {
+        const uint32_t head_dim = pick(16, MAX_HEAD_DIM, 16);
+        const uint32_t several = MAX_HEADS < MAX_KV_HEADS ? MAX_HEADS : MAX_KV_HEADS;
+        const uint32_t wide = MAX_HIDDEN / head_dim > 1 ? MAX_HIDDEN / head_dim : 1;
+        const uint32_t heads = pick(1, several < wide ? several : wide, 1);
+        start.word(1, DEPTH_WORD(opcode)) = DEPTH_HEADER;
+        start.word(1, DEPTH_WORD(layers)) = pick(1, MAX_DEPTH_LAYERS, 1);
+        start.word(1, DEPTH_WORD(hidden)) = heads * head_dim;
+        start.word(1, DEPTH_WORD(heads)) = heads;
+        start.word(1, DEPTH_WORD(head_dim)) = head_dim;
+        start.word(1, DEPTH_WORD(mlp)) = pick(16, MAX_MLP, 16);
+        start.word(1, DEPTH_WORD(codes_per_position)) = pick(1, MAX_DEPTH_CODES, 1);
+        start.word(1, DEPTH_WORD(code_dim)) = pick(16, MAX_CODE_DIM, 16);
+        start.word(1, DEPTH_WORD(projector)) = pick(1, MAX_PROJECTOR, 1);
+        start.word(1, DEPTH_WORD(books)) = random.one_in(2) ? 1 : start.network().depth.codes_per_position;
+    }
     Control& control = start.control;
     control.clips = pick(1, ROWS, 1);
     control.rows = control.clips * 2 <= (uint32_t)ROWS && random.one_in(2) ? control.clips * 2 : control.clips;
@@ -419,6 +499,8 @@ bool reshape(Random& random, Start& start) {
     control.sinks = random.one_in(2) ? 0 : random.below(control.slots);
     control.window = random.one_in(2) ? 0 : random.below(control.slots);
     control.columns = random.one_in(2) ? 0 : random.below(MAX_COLUMNS + 1);
+    control.padding = random.one_in(2) ? 0 : random.below(start.model().prompt_length);
+    control.texts = random.below(control.steps + 1);
     repair(random, start);
     const size_t bytes = (size_t)control.weight_beats * BEAT_BYTES;
     const size_t known = start.weights.size();
@@ -435,11 +517,21 @@ void move_address(Random& random, Start& start) {
     const Model model = start.model();
     Control& control = start.control;
     const uint32_t slack = random.between(0, 4) - 2;
-    const StepRecords records = StepRecords::of(model, control);
-    const uint32_t node = start.descriptors() > 1 ? random.between(1, start.descriptors() - 1) : 0;
+    const Network network = start.network();
+    const Depth& depth = network.depth;
+    const StepRecords records = StepRecords::of(network, control);
+    const uint32_t headers = start.headers();
+    const uint32_t node = start.descriptors() > headers ? random.between(headers, start.descriptors() - 1) : 0;
     const uint32_t weights_end = control.weight_beats + slack;
     const uint32_t state_end = control.state_beats + slack;
-    switch (random.below(7)) {
+    const bool deep = headers == 2 && start.descriptors() >= 2;
+    switch (random.below(deep ? 9 : 7)) {
+        case 7:
+            start.word(1, DEPTH_WORD(codebook)) = weights_end - depth.books * model.codes * (depth.code_dim / BEAT_HALVES);
+            break;
+        case 8:
+            start.word(1, DEPTH_WORD(positions)) = weights_end - depth.codes_per_position * (depth.hidden / BEAT_WORDS);
+            break;
         case 0:
             start.word(0, MODEL_WORD(embedding)) = weights_end - model.vocab * (model.hidden / BEAT_HALVES);
             break;
@@ -449,10 +541,12 @@ void move_address(Random& random, Start& start) {
         case 2:
             start.word(node, NODE_WORD(address)) = weights_end - PORTS * start.word(node, NODE_WORD(beats));
             break;
-        case 3: control.thresholds = state_end - (model.layers + 1) / 2; break;
+        case 3: control.thresholds = state_end - (model.layers + 1) / 2 - (control.rows + 3) / 4; break;
         case 4: control.input = state_end - control.steps * records.input(); break;
         case 5:
-            if (model.mlp <= (1u << 24)) control.trace = state_end - (uint32_t)trace_beats(model, control);
+            if (model.mlp <= (1u << 24) && depth.mlp <= (1u << 24)) {
+                control.trace = state_end - (uint32_t)trace_beats(network, control);
+            }
             break;
         default: control.output = state_end - control.steps * records.output(control.clips); break;
     }
@@ -494,9 +588,9 @@ void mutate(Random& random, Start& start) {
                 word = interesting(random, word, control);
             }
             break;
-        case 3:  // the header is a twentieth of the program, but most of what can go wrong
+        case 3:  // the headers are a twentieth of the program, but most of what can go wrong
             if (has_program) {
-                uint32_t& word = start.program[random.below(DESCRIPTOR_WORDS)];
+                uint32_t& word = start.program[random.below(start.headers() * DESCRIPTOR_WORDS)];
                 word = interesting(random, word, control);
             }
             break;

@@ -144,7 +144,7 @@ void check(const std::string& name, const Head& head, const std::vector<float>& 
     std::vector<float> y(head.group * head.head_dim);
     int64_t busy_beats = 1000;
     static fastcar::Visible visible;
-    visible.begin(head.position, head.sinks, head.window);
+    visible.begin(head.position, head.sinks, head.window, 0);
     visible.add_columns(head.columns, head.places, head.first);
     const int64_t clocks = fastcar::attention_head<GROUPS, VECTOR>(ports, buffers, q.data(), k.data(), v.data(),
                                                                    head.exponent.data(), head.v_scale, visible,

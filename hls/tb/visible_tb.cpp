@@ -15,11 +15,17 @@ struct Sight {
     int window;
     int columns = 0;
     int places = 1;
-    int first = 0;  // slot of the first frame
+    int first = 0;        // slot of the first frame
+    int most_padding = 0;  // of the row that has most
+    int padding = 0;       // of this row
 
-    bool in_runs(int slot) const {
-        return slot < position && (slot < sinks || window == 0 || slot >= position - window);
+    // Of a row with so much padding, which counts from there.
+    bool in_runs_behind(int padded, int slot) const {
+        return slot < position && (slot - padded < sinks || window == 0 || slot >= position - window);
     }
+    bool in_runs(int slot) const { return slot >= padding && in_runs_behind(padding, slot); }
+    // What is read does not depend on the row: the blocks of the row that has most padding, and those before it.
+    bool is_read(int slot) const { return in_runs_behind(sinks > 0 ? most_padding : 0, slot); }
     bool in_column(int slot) const {
         const int back = position - slot;
         return slot >= first && back > 0 && back % places == 0 && back / places <= columns;
@@ -29,14 +35,16 @@ struct Sight {
     std::string described() const {
         return "position " + std::to_string(position) + ", sinks " + std::to_string(sinks) + ", window " +
                std::to_string(window) + ", columns " + std::to_string(columns) + " of " + std::to_string(places) +
-               " places from " + std::to_string(first);
+               " places from " + std::to_string(first) + ", padding " + std::to_string(padding) + " of " +
+               std::to_string(most_padding);
     }
 };
 
 fastcar::Visible visible_of(const Sight& sight) {
     static fastcar::Visible visible;  // keeps what earlier cases left
-    visible.begin(sight.position, sight.sinks, sight.window);
+    visible.begin(sight.position, sight.sinks, sight.window, sight.most_padding);
     visible.add_columns(sight.columns, sight.places, sight.first);
+    visible.begin_row(sight.padding);
     return visible;
 }
 
@@ -50,7 +58,7 @@ void check(const Sight& sight) {
     for (int block = 0; block < sight.position / 16 + 3; block++) {
         bool run = false, seen = false;
         for (int slot = 16 * block; slot < 16 * block + 16; slot++) {
-            run = run || sight.in_runs(slot);
+            run = run || sight.is_read(slot);
             seen = seen || sight.sees(slot);
         }
         if (run) runs[block % 4].push_back(block);
@@ -95,6 +103,21 @@ void seeded() {
             }
         }
     }
+    for (const int most : {1, 7, 16, 40}) {  // rows of one step: what is read is the same for all of them
+        for (const int padding : {0, 1, 15, 16, 17, 40}) {
+            if (padding > most) continue;
+            for (int position = 0; position <= 150; position += position % 3 + 1) {
+                for (const int sinks : {0, 1, 5, 16, 33, 1 << 30}) {
+                    for (const int window : {0, 1, 8, 17, 70}) {
+                        check({position, sinks, window, 0, 1, 0, most, padding});
+                        // sinks end with the prompt, at the latest
+                        const int first = 1 + std::max(most + std::min(sinks, 100), 41);
+                        if (sinks < 100) check({position, sinks, window, 5, 13, first, most, padding});
+                    }
+                }
+            }
+        }
+    }
     Random random(10);
     for (int round = 0; round < 300; round++) {
         const int position = (int)random.between(0, 700);
@@ -107,7 +130,8 @@ void seeded() {
 void golden(const Case& one) {
     const fastcar::Visible visible =
         visible_of({(int)one.number("position"), (int)one.number("sinks"), (int)one.number("window"),
-                    (int)one.number("columns"), (int)one.number("places"), (int)one.number("first")});
+                    (int)one.number("columns"), (int)one.number("places"), (int)one.number("first"),
+                    (int)one.number("padding"), (int)one.number("padding")});
     const std::vector<int64_t> seen = one.integers("seen");
     std::vector<int64_t> found(seen.size());
     for (int port = 0; port < 4; port++) {

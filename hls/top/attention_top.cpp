@@ -32,7 +32,7 @@ int64_t attention_top(stream<beat_t> ports[PORTS], const beat_t q[MAX_GROUP * MA
     Visible visible;
 #pragma HLS ARRAY_PARTITION variable=visible.columns type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=visible.column_blocks type=complete dim=1
-    visible.begin(position, sinks, window);
+    visible.begin(position, sinks, window, 0);  // the engine sets its rows' padding
     visible.add_columns(columns, places, first);
     int64_t busy = 0;
     const int64_t clocks = attention_head<GROUPS, VECTOR>(ports, buffers, q, k, v, exponent, v_scale,

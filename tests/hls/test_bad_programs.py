@@ -10,19 +10,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bad_programs import CODES, ENGINE, OFFSET, Start, make_start
+from bad_programs import CODES, DEEP_ENGINE, ENGINE, OFFSET, PROMPT, Start, make_start
 
 from fastcar.hls.build import HERE
 from fastcar.hls.fuzz import FuzzError, build_fuzzer, run_fuzzer, started, write_case
 from fastcar.hls.library import EngineLibrary
-from fastcar.toolkit.program.descriptors import MODEL, NODE, PRE_ROPE, TAS_HEADS_CODES, Opcode
-from fastcar.toolkit.program.registers import FLAG_TEACHER, STATUS, merge_words
+from fastcar.toolkit.config import DepthConfig
+from fastcar.toolkit.program.descriptors import DEPTH as DEPTH_HEADER
+from fastcar.toolkit.program.descriptors import MODEL, MODEL_DEPTH, NODE, PRE_ROPE, TAS_HEADS_CODES, Opcode
+from fastcar.toolkit.program.engine import MAX_PROJECTOR, EngineConfig
+from fastcar.toolkit.program.registers import FLAG_TEACHER, GIVEN, STATUS, merge_words
 from fastcar.toolkit.settings import MAX_COLUMNS
+
+DEPTH = DepthConfig(
+    hidden=32, layers=2, heads=2, mlp=48, codes_per_position=3, code_dim=16, projector_layers=2
+)  # on DEEP_ENGINE
+SHARED = DepthConfig(hidden=32, layers=1, heads=1, mlp=64, codes_per_position=2, code_dim=32, shared_codebook=True)
 
 
 @pytest.fixture(scope="module")
 def library() -> EngineLibrary:
     return EngineLibrary(ENGINE)
+
+
+@pytest.fixture(scope="module")
+def deep_library() -> EngineLibrary:
+    return EngineLibrary(DEEP_ENGINE)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +51,44 @@ def traced() -> Start:
 
 
 @pytest.fixture(scope="module")
+def deep() -> Start:
+    """The same as ``valid`` with a depth transformer, all steps of which read codes."""
+    return make_start(8, frames=10, position=39, depth=DEPTH)
+
+
+@pytest.fixture(scope="module")
+def deep_traced() -> Start:
+    return make_start(8, frames=10, position=39, steps=1, traced=True, depth=DEPTH)
+
+
+@pytest.fixture(scope="module")
 def cases(valid: Start, traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("cases")
     attention = {"sinks": 5, "window": 9, "columns": 3}
     four_bits = make_start(4, frames=16, position=20, steps=1, clips=3, guided=False, policy=1, **attention)
+    padded = make_start(8, frames=10, position=30, padding=2, sinks=1, window=20)
+    padded.paddings()[:] = 0, 2
+    return _written(folder, {"int8": valid, "int4": four_bits, "traced": traced, "padded": padded})
+
+
+@pytest.fixture(scope="module")
+def deep_cases(deep: Start, deep_traced: Start, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Of ``DEEP_ENGINE``; it runs programs without a depth transformer, too."""
+    folder = tmp_path_factory.mktemp("deep-cases")
+    several = {"steps": 2, "clips": 3, "guided": False, "policy": 1, "sinks": 5, "window": 9, "columns": 3}
+    four_bits = make_start(4, frames=16, position=20, depth=SHARED, texts=1, **several)
+    given = make_start(8, frames=10, position=4, depth=DEPTH, padding=2)
+    given.paddings()[:] = 2, 1
+    given.uniforms()[:] = GIVEN | np.arange(DEPTH.codes_per_position)
+    plain = make_start(8, frames=10, position=39, engine=DEEP_ENGINE)
+    starts = {"int8": deep, "int4": four_bits, "traced": deep_traced, "given": given, "plain": plain}
+    return _written(folder, starts)
+
+
+def _written(folder: Path, starts: dict[str, Start]) -> list[Path]:
     return [
         write_case(folder / f"{name}.case", start.program, start.weights, start.state, start.registers)
-        for name, start in (("int8", valid), ("int4", four_bits), ("traced", traced))
+        for name, start in starts.items()
     ]
 
 
@@ -75,6 +119,15 @@ def node(opcode: Opcode, field: str, value: int | Callable[[Start], int]) -> Cal
         start = changed(start)
         row = int(np.flatnonzero(start.program[:, 0] == opcode)[0])
         start.program[row, [word.name for word in NODE.words].index(field)] = value(start) if callable(value) else value
+        return start
+
+    return change
+
+
+def depth(field: str, value: int) -> Callable[[Start], Start]:
+    def change(start: Start) -> Start:
+        start = changed(start)
+        start.program[1, [word.name for word in DEPTH_HEADER.words].index(field)] = value
         return start
 
     return change
@@ -149,7 +202,7 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "more codes than configured": (model("codes", ENGINE.max_codes + 1), "BAD_MODEL"),
     "codes beyond the vocabulary": (model("code_offset", OFFSET + 1), "BAD_MODEL"),
     "no places": (model("places", 0), "BAD_MODEL"),
-    "an unknown mode": (model("opcode", Opcode.MODEL_HEADER | PRE_ROPE << 3), "BAD_MODEL"),
+    "an unknown mode": (model("opcode", Opcode.MODEL_HEADER | PRE_ROPE << 4), "BAD_MODEL"),
     "the largest and the least head": (
         model("opcode", Opcode.MODEL_HEADER | sum(TAS_HEADS_CODES.values())),
         "BAD_MODEL",
@@ -184,6 +237,11 @@ BAD: dict[str, tuple[Callable[[Start], Start], str]] = {
     "a window beyond a signed word": (control(window=1 << 31), "BAD_SETTINGS"),
     "more columns than there is room for": (control(window=1, columns=MAX_COLUMNS + 1), "BAD_SETTINGS"),
     "columns that are a sign": (control(window=1, columns=(1 << 32) - 1), "BAD_SETTINGS"),
+    "as much padding as there is prompt": (control(padding=PROMPT), "BAD_SETTINGS"),
+    "padding that is a sign": (control(padding=(1 << 32) - 1), "BAD_SETTINGS"),
+    "more steps that read tokens than there are": (control(texts=3), "BAD_SETTINGS"),
+    "paddings behind the state": (lambda s: changed(s, thresholds=len(s.state) - 1), "BAD_STATE"),
+    "a depth transformer for an engine without": (model("opcode", Opcode.MODEL_HEADER | MODEL_DEPTH), "BAD_MODEL"),
 }
 
 
@@ -202,17 +260,55 @@ BAD_TRACES: dict[str, tuple[Callable[[Start], Start], str]] = {
 }
 
 
+CAPACITY = DEEP_ENGINE.depth
+BAD_DEPTHS: dict[str, tuple[Callable[[Start], Start], str]] = {
+    "no header of its own": (depth("opcode", Opcode.EMBED), "BAD_PROGRAM"),
+    "a depth transformer that its model does not have": (model("opcode", Opcode.MODEL_HEADER), "BAD_MODEL"),
+    "no layers of its own": (depth("layers", 0), "BAD_MODEL"),
+    "more layers of its own than configured": (depth("layers", CAPACITY.layers + 1), "BAD_MODEL"),
+    "another width than its heads'": (depth("hidden", DEPTH.hidden + 16), "BAD_MODEL"),
+    "more heads of its own than key/value heads": (depth("heads", DEEP_ENGINE.max_kv_heads + 1), "BAD_MODEL"),
+    "heads of its own that fill no beats": (depth("head_dim", 8), "BAD_MODEL"),
+    "an MLP of its own that fills no beats": (depth("mlp", DEPTH.mlp + 8), "BAD_MODEL"),
+    "no residual codes": (depth("codes_per_position", 0), "BAD_MODEL"),
+    "more residual codes than configured": (depth("codes_per_position", CAPACITY.codes_per_position + 1), "BAD_MODEL"),
+    "wider codes than configured": (depth("code_dim", CAPACITY.code_dim + 16), "BAD_MODEL"),
+    "no codebook": (depth("books", 0), "BAD_MODEL"),
+    "a codebook too few": (depth("books", 2), "BAD_MODEL"),
+    "no projector": (depth("projector", 0), "BAD_MODEL"),
+    "another projector than its nodes'": (depth("projector", 1), "BAD_PROGRAM"),
+    "a projector of too many layers": (depth("projector", MAX_PROJECTOR + 1), "BAD_MODEL"),
+    "codebooks behind the weights": (depth("codebook", (1 << 32) - 8), "BAD_WEIGHTS"),
+    "positions behind the weights": (depth("positions", (1 << 32) - 8), "BAD_WEIGHTS"),
+    "a layer of another": (node(Opcode.DEPTH_HEADS, "layer", 1), "BAD_PROGRAM"),
+    "the projector's second layer first": (node(Opcode.PROJECT, "layer", 1), "BAD_PROGRAM"),
+    "beats of another shape of its own": (node(Opcode.DEPTH_CODES, "beats", 1), "BAD_PROGRAM"),
+    "a head instead": (node(Opcode.DEPTH_LOGITS, "opcode", Opcode.LINEAR_LOGITS), "BAD_PROGRAM"),
+    "a depth node behind the weights": (node(Opcode.DEPTH_FC2, "address", end), "BAD_WEIGHTS"),
+    "a state without its caches": (lambda s: changed(s, output=s.memory.thresholds - 1), "BAD_STATE"),
+}
+
+
 @pytest.mark.parametrize("name", [*BAD, *BAD_TRACES])
 def test_refused_with_its_code(library: EngineLibrary, valid: Start, traced: Start, name: str) -> None:
-    valid = traced if name in BAD_TRACES else valid
     change, expected = (BAD | BAD_TRACES)[name]
+    check_refusal(library, traced if name in BAD_TRACES else valid, change, expected)
+
+
+@pytest.mark.parametrize("name", [*BAD_DEPTHS, *BAD_TRACES])
+def test_depth_transformer_refused(deep_library: EngineLibrary, deep: Start, deep_traced: Start, name: str) -> None:
+    change, expected = (BAD_DEPTHS | BAD_TRACES)[name]
+    check_refusal(deep_library, deep_traced if name in BAD_TRACES else deep, change, expected)
+
+
+def check_refusal(library: EngineLibrary, valid: Start, change: Callable[[Start], Start], expected: str) -> None:
     status, first, first_state = run(library, valid)
     assert status == "DONE" and first["steps_done"] == valid.control["steps"]
 
     bad = change(valid)
     status, report, state = run(library, bad)
     assert status == expected
-    assert report["build_id"] == ENGINE.build_id
+    assert report["build_id"] == library.config.build_id
     assert not any(value for name, value in report.items() if name not in ("status", "build_id")), "nothing ran"
     assert np.array_equal(state, bad.state)
 
@@ -237,6 +333,37 @@ def test_token_outside_the_vocabulary(library: EngineLibrary, valid: Start, toke
     assert after[:2] == before[:2] and np.array_equal(after[2], before[2])
 
 
+@pytest.mark.parametrize("code", [CODES, 1 << 30, (1 << 32) - 1])
+@pytest.mark.parametrize("given", [False, True])
+def test_code_outside_the_codebook(deep_library: EngineLibrary, deep: Start, code: int, given: bool) -> None:
+    """Read from the record, or given in place of a choice: entry 0 in its place, and the report says so."""
+    words = Start.uniforms if given else Start.tokens
+    mark = GIVEN if given else 0
+    bad, zero = changed(deep), changed(deep)
+    words(bad)[-1, 1], words(zero)[-1, 1] = mark | code, mark
+    before = run(deep_library, deep)
+    status, report, state = run(deep_library, bad)
+    assert status == "BAD_TOKEN"
+    status, expected, state_of_zero = run(deep_library, zero)
+    assert status == "DONE" and report == expected | {"status": report["status"]}
+    records = slice(deep.memory.input, deep.memory.output)
+    assert np.array_equal(np.delete(state, records, 0), np.delete(state_of_zero, records, 0))
+    after = run(deep_library, deep)
+    assert after[:2] == before[:2] and np.array_equal(after[2], before[2])
+
+
+@pytest.mark.parametrize("padding", [3, 1 << 31, (1 << 32) - 1])
+def test_more_padding_than_the_settings_say(library: EngineLibrary, valid: Start, padding: int) -> None:
+    """Of a row: as much as the settings say is taken, and it makes a difference."""
+    bad, most, none = (changed(valid, padding=2) for _ in range(3))
+    bad.paddings()[1], most.paddings()[1] = padding, 2
+    (status, _, state), (_, _, expected), (_, _, without) = (run(library, start) for start in (bad, most, none))
+    assert status == "DONE"
+    outputs = slice(valid.memory.output, valid.memory.trace)
+    assert np.array_equal(state[outputs], expected[outputs])
+    assert not np.array_equal(state[outputs], without[outputs])
+
+
 def test_the_last_code_or_the_token_of_the_record(library: EngineLibrary, valid: Start) -> None:
     """The second step reads its own last code; given that as a token, or told to read tokens alone, it is the same."""
     status, report, state = run(library, valid)
@@ -259,8 +386,9 @@ def test_the_last_code_or_the_token_of_the_record(library: EngineLibrary, valid:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutants", [25_000, pytest.param(100_000, marks=pytest.mark.hard)])
-def test_fuzz(cases: list[Path], tmp_path: Path, mutants: int) -> None:
-    fuzzer = build_fuzzer(ENGINE, tmp_path)
+@pytest.mark.parametrize("engine", [ENGINE, DEEP_ENGINE], ids=["head", "depth"])
+def test_fuzz(cases: list[Path], deep_cases: list[Path], tmp_path: Path, engine: EngineConfig, mutants: int) -> None:
+    fuzzer, cases = build_fuzzer(engine, tmp_path), cases if engine is ENGINE else deep_cases
     with ThreadPoolExecutor() as pool:  # one core each
         counts = list(pool.map(lambda seed: run_fuzzer(fuzzer, cases, mutants // 2, seed), (1, 2)))
     total = {name: sum(count[name] for count in counts) for name in counts[0]}
@@ -297,24 +425,63 @@ def number_checks(header: Path) -> list[str]:
 
 
 @pytest.mark.hard
-def test_every_check_is_needed(cases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any one of the checks the fuzzer finds a mutant that goes wrong or should not have run."""
-    for part in ("include", "engine", "sim"):
-        shutil.copytree(HERE / part, tmp_path / part)
+def test_every_check_is_needed(
+    cases: list[Path], deep_cases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any one of the checks the fuzzer finds a mutant that goes wrong or should not have run, on an engine with
+    depth transformers or on one without."""
+    copy_kernels(tmp_path)
     conditions = number_checks(tmp_path / "include/fastcar/validate.h")
-    fuzzer = build_fuzzer(ENGINE, tmp_path, tmp_path)
-    assert len(conditions) >= 14
+    fuzzers = []
+    for engine, own in ((DEEP_ENGINE, deep_cases), (ENGINE, cases)):
+        (tmp_path / engine.name).mkdir()
+        fuzzers.append((build_fuzzer(engine, tmp_path / engine.name, tmp_path), own))
+    assert len(conditions) >= 20
     missed = []
     for index, condition in enumerate(conditions):
         if condition.startswith("node.inputs"):
             continue  # tells a wrong program; the engine itself reads neither
         monkeypatch.setenv("FASTCAR_KNOCKED_OUT", str(index))
-        try:
-            run_fuzzer(fuzzer, cases, 10_000)
+        if not any(finds_a_fault(*fuzzer) for fuzzer in fuzzers):
             missed.append(condition)
-        except FuzzError:
-            pass
     assert not missed
+
+
+def copy_kernels(folder: Path) -> None:
+    for part in ("include", "engine", "sim"):
+        shutil.copytree(HERE / part, folder / part)
+
+
+def finds_a_fault(fuzzer: Path, cases: list[Path]) -> bool:
+    try:
+        run_fuzzer(fuzzer, cases, 10_000)
+    except FuzzError:
+        return True
+    return False
+
+
+@pytest.mark.hard
+@pytest.mark.parametrize(
+    ("header", "before", "after"),
+    [
+        ("executor_depth.h", "if (code < model_.codes) return code;", "return code;"),
+        ("executor_layers.h", "if (token >= model_.vocab) {", "if (false) {"),
+        ("executor.h", "padding < control_.padding ? padding : control_.padding", "padding"),
+        ("validate.h", "ceil_div(model.layers, 2) + ceil_div(control.rows, BEAT_WORDS);", "ceil_div(model.layers, 2);"),
+        ("validate.h", "cached = StateLayout::deep_of(network, control).end();", ""),
+        ("validate.h", "(uint64_t)depth.books * model.codes", "(uint64_t)model.codes"),
+    ],
+)
+def test_what_memory_says_is_bounded(
+    deep_cases: list[Path], tmp_path: Path, header: str, before: str, after: str
+) -> None:
+    """Codes, tokens and paddings come from memory, where no check has seen them; sizes count all that is read."""
+    copy_kernels(tmp_path)
+    path = tmp_path / "include/fastcar" / header
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+    assert finds_a_fault(build_fuzzer(DEEP_ENGINE, tmp_path, tmp_path), deep_cases)
 
 
 @pytest.mark.parametrize("grid", [(8, 8), (7, 9), (1, 17)], ids=["one port", "all ports", "one in a block"])

@@ -24,12 +24,12 @@ from fastcar.hls.resources import (
     total,
 )
 from fastcar.toolkit.errors import FitError
-from fastcar.toolkit.program.engine import EngineConfig
+from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 
 SOURCES = Path(fastcar.hls.__file__).parent
 
 
-def engine(**changes: int) -> EngineConfig:
+def engine(**changes: object) -> EngineConfig:
     """Fits a KV260 as it is."""
     fields = {
         "groups": 2,
@@ -152,6 +152,34 @@ def _logic(kernels: list[KernelEstimate]) -> int:
     return sum(kernel.lut for kernel in kernels if kernel.name != "attention")
 
 
+CAPACITY = DepthCapacity(layers=6, codes_per_position=4, code_dim=256)
+
+
+@pytest.mark.parametrize("vector", [1, 4, 16])
+def test_depth_transformers_take_more_and_nobody_else_pays(vector: int) -> None:
+    """Units of their own; of the others only what holds the program, and what they share, is larger."""
+    without, with_depth = estimate(engine(vector=vector)), estimate(engine(vector=vector, depth=CAPACITY))
+    own = ("layer norm", "GELU", "depth transformer")
+    assert {kernel.name for kernel in with_depth} == {kernel.name for kernel in without} | set(own)
+    larger = {a.name for a, b in zip(without, (k for k in with_depth if k.name not in own), strict=True) if a != b}
+    assert larger <= {"sequencer and program", "shared operators"} and "shared operators" in larger
+    assert all(getattr(total(with_depth), name) >= getattr(total(without), name) for name in RESOURCES)
+
+
+def test_blocks_of_a_depth_transformer() -> None:
+    """By hand: a lane of LayerNorm has two products of its own; one table serves two values; 2 x 32 words of sums."""
+    config = engine(vector=4, depth=CAPACITY)
+    assert kernel("layer norm", config).dsp == 2 * 4 + 6
+    assert kernel("layer norm", config).bram36 == 7.5  # 4096 / 16 words of 512 bits: 15 halves of 36 bits
+    assert kernel("GELU", config).bram36 == 2  # 4096 x 16 bits, both ports read: 2 of 4096 x 9
+    assert kernel("depth transformer", config).bram36 == 0  # 64 words of sums and 32 of tokens are in LUT RAM
+    wider = engine(vector=4, rows=4, depth=CAPACITY.model_copy(update={"code_dim": 1024}))
+    assert kernel("depth transformer", wider).bram36 == 4  # 4 x 128 words of 256 bits: four of 512 x 72
+    deeper = engine(max_layers=256, depth=CAPACITY.model_copy(update={"layers": 64}))
+    nodes = 1 + 8 * 256 + 3 + (4 + 2 + 8 * 64 + 3)
+    assert kernel("sequencer and program", deeper).bram36 == block_rams(nodes, 256)
+
+
 @pytest.mark.parametrize("ultraram", [True, False])
 @pytest.mark.parametrize(
     ("field", "values"),
@@ -239,6 +267,12 @@ def test_numbers_are_those_of_the_code() -> None:
     assert units.CACHE_FIFO == constant("ports.h", "CACHE_FIFO_BEATS")
     assert units.COMMAND_FIFO == constant("engine.h", "COMMAND_DEPTH")
     assert units.OPERATION_FIFO == constant("engine.h", "OPERATION_DEPTH")
+    operation = re.search(
+        r"struct Operation \{(.*?)\};", (SOURCES / "include/fastcar/sequencer.h").read_text(), re.DOTALL
+    )
+    kinds = re.findall(r"^    (int|bool|float) \w+;", operation[1], re.MULTILINE)
+    sequencer = units._sequencer(engine())
+    assert sequencer.memories[1].width == sum({"bool": 1}.get(kind, 32) for kind in kinds)
 
     pragmas = re.findall(r"mode=m_axi port=(\w+) (.*)", (SOURCES / "engine/engine.cpp").read_text())
     options = {port: dict(re.findall(r"(\w+)=(\d+)", text)) for port, text in pragmas}

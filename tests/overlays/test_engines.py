@@ -127,5 +127,5 @@ def test_faults(engine_file, old: str, new: str, found: str) -> None:
 
 
 def test_one_that_does_not_fit(engine_file) -> None:
-    with pytest.raises(UsageError, match=r"engine mine on kv260: an estimate of DSP (.|\n)*Set groups to 3,"):
+    with pytest.raises(UsageError, match=r"engine mine on kv260: an estimate of DSP (.|\n)*Set groups to 2,"):
         load_engine(engine_file("groups = 2", "groups = 32"))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from random_models import random_model
+from random_models import random_depth, random_model
 
 from fastcar.export.overlay.compile import pack_model
-from fastcar.toolkit.config import BackboneConfig, FrameLayout
-from fastcar.toolkit.program.engine import EngineConfig
+from fastcar.toolkit.config import BackboneConfig, DepthConfig, FrameLayout
+from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 from fastcar.toolkit.program.memory import BEAT_BYTES, StateLayout
 from fastcar.toolkit.program.registers import CONTROL, FLAG_LOGITS, FLAG_REASSIGN, FLAG_TRACE, OWN_CODE
 
-__all__ = ["ENGINE", "Start", "make_start"]
+__all__ = ["CODES", "DEEP_ENGINE", "ENGINE", "OFFSET", "PROMPT", "Start", "make_start"]
 
 ENGINE = EngineConfig(
     name="fuzz",
@@ -31,6 +31,9 @@ ENGINE = EngineConfig(
     max_codes=24,
     weight_fifo_beats=256,
     clock_mhz=300,
+)
+DEEP_ENGINE = ENGINE.model_copy(
+    update={"name": "deep", "depth": DepthCapacity(layers=2, codes_per_position=3, code_dim=32)}
 )
 OFFSET, CODES, PROMPT = 4, 16, 3
 
@@ -50,9 +53,26 @@ class Start:
         return CONTROL.pack(**self.control)
 
     def tokens(self, step: int = 0) -> np.ndarray:
-        """(rows,) uint32 of a step, as they lie in the state."""
-        record = self.memory.input + step * sum(self.memory.input_parts.values())
-        return self.state[record].view(np.uint32)[: self.memory.rows]
+        """(rows,) uint32 of a step, as they lie in the state; with a depth transformer (rows, D)."""
+        count, each = self.memory.rows, self.memory.codes_per_position
+        words = self._record(step)[: count * each]
+        return words if self.memory.depth is None else words.reshape(count, each)
+
+    def uniforms(self, step: int = 0) -> np.ndarray:
+        """(clips,) or (clips, D) likewise."""
+        count, each = self.memory.clips, self.memory.codes_per_position
+        words = self._record(step)[4 * self.memory.input_parts["tokens"] :][: count * each]
+        return words if self.memory.depth is None else words.reshape(count, each)
+
+    def paddings(self) -> np.ndarray:
+        """(rows,) likewise."""
+        memory = self.memory
+        return self.state[memory.paddings : memory.input].reshape(-1).view(np.uint32)[: memory.rows]
+
+    def _record(self, step: int) -> np.ndarray:
+        beats = sum(self.memory.input_parts.values())
+        first = self.memory.input + step * beats
+        return self.state[first : first + beats].reshape(-1).view(np.uint32)
 
 
 def make_start(
@@ -65,27 +85,38 @@ def make_start(
     guided: bool = True,
     traced: bool = False,
     grid: tuple[int, int] = (2, 2),
-    engine: EngineConfig = ENGINE,
+    depth: DepthConfig | None = None,
+    engine: EngineConfig | None = None,
     **settings: float,
 ) -> Start:
-    """A start in the middle of a clip: random keys and values, replayed outputs of zero, thresholds that some pass."""
+    """A start in the middle of a clip: random keys and values, replayed outputs of zero, thresholds that some pass.
+
+    With a depth transformer the first step reads codes, too. ``engine`` None: ``ENGINE``, or ``DEEP_ENGINE``.
+    """
+    engine = engine or (ENGINE if depth is None else DEEP_ENGINE)
+    vocab = OFFSET + (CODES if depth is None else 0)
     shape = BackboneConfig(
-        hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, mlp=48 if bits == 8 else 64, vocab=OFFSET + CODES
+        hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, mlp=48 if bits == 8 else 64, vocab=vocab
     )
     where = FrameLayout(prompt_length=PROMPT, frames=frames, grid=grid, code_offset=OFFSET, codes=CODES)
     groups = {} if bits == 8 else dict.fromkeys(("qkv", "output", "gate_up", "down"), 32)
-    packed = pack_model(random_model(bits, shape=shape, frames=where, groups=groups), engine)
+    model = random_model(bits, shape=shape, frames=where, groups=groups)
+    if depth is not None:
+        model = replace(model, head=None, depth=random_depth(shape.hidden, CODES, depth, None if bits == 8 else 32))
+    packed = pack_model(model, engine)
     rows = clips * (2 if guided else 1)
-    memory = StateLayout.for_clip(shape, where, rows, clips, where.positions, steps, logits=True, traced=traced)
+    limit = where.positions
+    memory = StateLayout.for_clip(shape, where, rows, clips, limit, steps, logits=True, traced=traced, depth=depth)
     rng = np.random.default_rng(bits)
     state = np.zeros((memory.total_beats, BEAT_BYTES), np.uint8)
     state[: memory.cache_beats] = rng.integers(0, 256, (memory.cache_beats, BEAT_BYTES))
     state[memory.thresholds].view(np.int64)[:] = 0, -(1 << 40)
     inputs = state[memory.input : memory.output].view(np.uint32).reshape(steps, -1)
-    tokens = 4 * memory.input_parts["tokens"]
-    inputs[:, :rows] = rng.integers(0, shape.vocab, (steps, rows))
-    inputs[1:, :rows] = OWN_CODE
-    inputs[:, tokens : tokens + clips] = rng.integers(0, 1 << 24, (steps, clips))
+    tokens, each = 4 * memory.input_parts["tokens"], memory.codes_per_position
+    known = vocab if depth is None or settings.get("texts") else CODES  # tokens, or codes
+    inputs[:, : rows * each] = rng.integers(0, known, (steps, rows * each))
+    inputs[1:, : rows * each] = OWN_CODE
+    inputs[:, tokens : tokens + clips * each] = rng.integers(0, 1 << 24, (steps, clips * each))
     control = {
         "descriptors": len(packed.program),
         "weight_beats": len(packed.weights),
@@ -95,6 +126,8 @@ def make_start(
         "slots": memory.slots,
         "position": position,
         "steps": steps,
+        "padding": 0,
+        "texts": 0,
         "flags": FLAG_LOGITS | FLAG_REASSIGN | (FLAG_TRACE if traced else 0),
         "policy": 0,
         "max_age": 3,

@@ -14,7 +14,16 @@ from ..numerics.tas import NEVER
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
 from ..program.packed import Packed
-from ..program.registers import FLAG_LOGITS, FLAG_REASSIGN, FLAG_TEACHER, FLAG_TRACE, GIVEN, OWN_CODE, merge_words
+from ..program.registers import (
+    FLAG_LOGITS,
+    FLAG_PROMPT,
+    FLAG_REASSIGN,
+    FLAG_TEACHER,
+    FLAG_TRACE,
+    GIVEN,
+    OWN_CODE,
+    merge_words,
+)
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
 from .engine_memory import ClipRecords, EngineMemory, control_settings
 from .protocol import FrameRecord, next_read
@@ -129,7 +138,7 @@ class EngineBackend(ABC):
 
     def prefill(self, tokens: np.ndarray) -> None:
         """UsageError for padding with columns and sinks that would reach into the frames."""
-        self._teach(tokens)
+        self._teach(tokens, flags=FLAG_PROMPT)
 
     def score(self, tokens: np.ndarray, following: np.ndarray | None = None) -> np.ndarray:
         if not self.memory.layout.logits:
@@ -177,7 +186,7 @@ class EngineBackend(ABC):
         given[0] = first
         return given
 
-    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None) -> list[FrameRecord]:
+    def _teach(self, tokens: np.ndarray, following: np.ndarray | None = None, flags: int = 0) -> list[FrameRecord]:
         """Run the positions of tokens (rows, n), as many a start as the records hold.
 
         With a depth transformer tokens may be codes (rows, n, D); ``following`` (clips, n, D): see ``score``.
@@ -189,7 +198,7 @@ class EngineBackend(ABC):
             given = self._zeros[: len(read)]
             if following is not None:
                 given = GIVEN + following[:, first : first + steps].swapaxes(0, 1)
-            records.append(self._run(read, given, self._never, FLAG_TEACHER))
+            records.append(self._run(read, given, self._never, FLAG_TEACHER | flags))
         return records
 
     def _text(self, tokens: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from ...hls.counting import ANY_ENGINE, Memory, counter_of_any_engine
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..generation.record import Generation
-from ..planner.passes import int4_layers, passes
+from ..planner.program import shape_program
 from ..planner.shapes import load_shape
 from ..planner.step import Rows, StepCounter, total, whole
 from ..program.memory import BEAT_BYTES
@@ -27,13 +27,13 @@ class MovedBytes:
     def __init__(self, bundle: Bundle) -> None:
         recipe = str(bundle.manifest.recipe.get("name")).split(",")[0]  # an expanded bundle is packed as before
         self._shape = load_shape(bundle.path)
-        self._passes = passes(self._shape, int4_layers(recipe))
+        self._program = shape_program(self._shape, recipe)
         self._counter = counter_of_any_engine()
 
     def per_step(self, run: Generation) -> float:
         """Mean over all steps of the run's frames, weights, caches, replayed outputs and records together."""
         rows = Rows.of(self._shape, run.rows)
-        step = StepCounter(self._counter, self._passes, rows, ANY_ENGINE, MEMORY, run.attention)
+        step = StepCounter(self._counter, self._program, rows, ANY_ENGINE, MEMORY, run.attention)
         layout = self._shape.frame_layout
         frames, places, layers, _ = run.replay.shape
         # The first step reads the prompt's last token, and the last position is never read.

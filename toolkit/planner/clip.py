@@ -30,7 +30,7 @@ class Replay:
 @dataclass(frozen=True)
 class ClipCounts:
     """One mode. ``step``: mean over the frames' steps; ``frames``: by frame, the mean of its steps, cycles;
-    ``prompt_cycles``: of all positions before the first frame."""
+    ``prompt_cycles``: of all positions that are read before the first code is chosen."""
 
     mode: str
     step: StepCounts
@@ -69,8 +69,10 @@ def clip_counts(
     modes = modes if replay else MODES[:1]
     sampled = sorted({round(f) for f in np.linspace(0, layout.frames - 1, min(layout.frames, SAMPLED_FRAMES))})
     steps = min(SAMPLED_STEPS, layout.tokens_per_frame)
-    prompt = counter.counts(layout.prompt_length // 2, np.zeros((1, layers), np.uint32), True)
-    prompt_cycles = layout.prompt_length * whole(prompt).cycles
+    prompt_cycles, unpredicted = 0.0, layout.prompt_length - 1  # its last step predicts the first frame's first code
+    if unpredicted:
+        prompt = counter.counts((unpredicted - 1) // 2, np.zeros((1, layers), np.uint32), True)
+        prompt_cycles = unpredicted * whole(prompt).cycles
     masks = replay_masks(steps, layers, rows, replay.ratio, replay.policy) if replay else None
     found: dict[str, list[StepCounts]] = {mode: [] for mode in modes}
     for done, frame in enumerate(sampled):

@@ -9,7 +9,7 @@ from ...hls.counting import counter_of_any_engine
 from ..bundle.bundle import Bundle
 from ..errors import UsageError
 from ..settings import FULL_ATTENTION, AttentionSettings
-from .passes import int4_layers, passes
+from .program import shape_program
 from .search import engine_memory
 from .shapes import load_shape
 from .step import Rows, StepCounter, whole
@@ -37,9 +37,9 @@ def shares_for_time(
         raise UsageError(OPTION, f"{bundle.path} is packed for no board", "a bundle with an overlay's engine", fix)
     layout, layers = manifest.frame_layout, manifest.config.layers
     shape = load_shape(bundle.path)
-    parts = passes(shape, int4_layers(str(manifest.recipe["name"])))
+    program = shape_program(shape, str(manifest.recipe["name"]))
     memory = engine_memory(load_board(manifest.board), manifest.engine.clock_mhz)
-    counter = StepCounter(counter_of_any_engine(), parts, Rows.of(shape, rows), manifest.engine, memory, attention)
+    counter = StepCounter(counter_of_any_engine(), program, Rows.of(shape, rows), manifest.engine, memory, attention)
     frame_cycles = seconds * manifest.engine.clock_mhz * 1e6
     shares, slowest = [0.0], 0.0
     for frame in range(1, frames):

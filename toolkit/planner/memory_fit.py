@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...boards import Board
+from ...export.overlay.compile import ProgramPlan
+from ..backends.engine import state_layout
 from ..board.fit import SYSTEM_BYTES
 from ..board.meminfo import LARGEST_BYTES, boot_argument, with_slack
-from ..program.memory import BEAT_BYTES, StateLayout
-from .passes import BACKBONE, Pass
-from .step import Rows
+from ..program.memory import BEAT_BYTES, PORTS
+from .step import DEPTH, OPERATION_CLASS, PROJECTIONS, Rows
 
 __all__ = ["MemoryNeed", "largest", "memory_need", "memory_step"]
 
 MIB = 1 << 20
+BACKBONE = "backbone"
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes. ``weights``: by pass; ``caches``: keys and values; ``replayed``: MLP outputs of a frame with their ages;
-    ``records``: thresholds, inputs and outputs of a frame's steps, programs."""
+    """Bytes. ``weights``: by part of the model, with its tables; ``caches``: keys and values; ``replayed``: MLP outputs
+    of a frame with their ages; ``records``: thresholds, inputs and outputs of a frame's steps, the program."""
 
     weights: dict[str, int]
     caches: int
@@ -36,24 +38,26 @@ class MemoryNeed:
         return [*weights, *rest]
 
 
-def memory_need(passes: tuple[Pass, ...], rows: Rows) -> MemoryNeed:
+def memory_need(plan: ProgramPlan, rows: Rows) -> MemoryNeed:
     """Of a whole clip on one board."""
-    weights: dict[str, int] = {}
-    caches = replayed = records = 0
-    for one in passes:
-        weights[one.name] = weights.get(one.name, 0) + one.weight_bytes
-        records += one.plan.program().nbytes
-        if one.name != BACKBONE and one.steps == 1:
-            continue  # a linear layer keeps nothing
-        steps = max(one.layout.tokens_per_frame, one.layout.prompt_length) if one.name == BACKBONE else one.steps
-        layout = StateLayout.for_clip(
-            one.config, one.layout, rows.rows, rows.clips, one.layout.positions, steps, logits=False
-        )
-        caches += layout.cache_beats * BEAT_BYTES
-        if one.name == BACKBONE:
-            replayed += layout.replay_beats * BEAT_BYTES
-        records += (layout.total_beats - layout.thresholds) * BEAT_BYTES
-    return MemoryNeed(weights, caches, replayed, records)
+    layout = state_layout(plan.config, plan.layout, rows.rows, rows.clips, plan.layout.positions, depth=plan.depth)
+    return MemoryNeed(
+        _weights(plan),
+        BEAT_BYTES * (layout.cache_beats + layout.depth_beats),
+        BEAT_BYTES * layout.replay_beats,
+        BEAT_BYTES * (layout.total_beats - layout.thresholds) + plan.program_bytes,
+    )
+
+
+def _weights(plan: ProgramPlan) -> dict[str, int]:
+    """Bytes of the backbone, and of what a depth transformer brings, whose codebooks are its own."""
+    beats = {BACKBONE: plan.codebook}  # embedding and rotary tables are in front of it
+    if plan.depth is not None:
+        beats |= {DEPTH: plan.nodes[0]["address"] - plan.codebook, PROJECTIONS: 0}
+    for node in plan.nodes:
+        kind = OPERATION_CLASS[node["opcode"]]
+        beats[kind if kind in beats else BACKBONE] += PORTS * node["beats"]
+    return {name: BEAT_BYTES * count for name, count in beats.items()}
 
 
 def largest(board: Board) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from ...boards import Board, board_names, load_board
 from ...hls.resources import is_within
 from .memory_fit import MIB, largest, memory_need
-from .passes import RECIPES, int4_layers, passes
+from .program import RECIPES, shape_program
 from .search import sized_engine
 from .shapes import ModelShape, load_shape, shape_names
 from .step import Rows
@@ -71,11 +71,11 @@ def _with(shape: ModelShape, layers: int | None = None, frames: int | None = Non
 
 def _size(shape: ModelShape, recipe: str, rows: int, board: Board) -> int | None:
     """Bytes of its clip; None if the board's memory does not hold them, or its device no engine for it."""
-    parts = passes(shape, int4_layers(recipe))
-    size = memory_need(parts, Rows.of(shape, rows)).total
+    program = shape_program(shape, recipe)
+    size = memory_need(program, Rows.of(shape, rows)).total
     if size > largest(board)[0]:
         return None
-    return size if is_within(sized_engine("least", parts, rows, board.overlay.clock_mhz), board) else None
+    return size if is_within(sized_engine("least", program, rows, board.overlay.clock_mhz), board) else None
 
 
 def _fits_as_it_is(name: str, recipe: str, board: Board) -> bool:

@@ -11,14 +11,16 @@ import math
 from dataclasses import dataclass
 
 from ...boards import load_board
+from ...export.overlay.compile import ProgramPlan
 from ...hls.counting import ANY_ENGINE, Counter, Memory
+from ..program.descriptors import Opcode
 from ..program.memory import BEAT_BYTES, PORTS
 from ..settings import FULL_ATTENTION, AttentionSettings
 from .clip import ClipCounts, Replay, clip_counts
-from .passes import Pass, int4_layers, passes
+from .program import shape_program
 from .published import SPARE, published_replay
 from .shapes import load_shape
-from .step import Rows, StepCounter
+from .step import DEPTH, OPERATION_CLASS, PROJECTIONS, Rows, StepCounter
 
 __all__ = ["PUBLISHED", "Row", "compare_with_paper", "fitted_rate", "implied_mlp_share"]
 
@@ -26,6 +28,8 @@ SHAPE, BOARD, RECIPE = "vila-u-7b", "u280", "w8a8"
 SINKS = 4  # assumed, as in arXiv 2309.17453
 PAPER = published_replay()
 DENSE_SECONDS = PAPER.dense_seconds
+BESIDE = frozenset(code for code, kind in OPERATION_CLASS.items() if kind in (DEPTH, PROJECTIONS))
+"""Operations beside the backbone's."""
 
 PUBLISHED: tuple[tuple[float, int | None, float], ...] = tuple(
     (row.ratio, row.window, row.seconds) for row in PAPER.rows
@@ -62,9 +66,9 @@ def implied_mlp_share(ratio: float, seconds: float) -> float:
 
 def compare_with_paper(counter: Counter) -> list[Row]:
     """In the order of ``PUBLISHED``."""
-    every = passes(load_shape(SHAPE), int4_layers(RECIPE))
-    rate = fitted_rate(counter, every)
-    whole, backbone = (_seconds(counter, parts, rate) for parts in (every, (every[0],)))
+    plan = shape_program(load_shape(SHAPE), RECIPE)
+    rate = fitted_rate(counter, plan)
+    whole, backbone = (_seconds(counter, plan, rate, omitted) for omitted in (frozenset(), BESIDE))
     rows = []
     for ratio, window, seconds in PUBLISHED:
         share = implied_mlp_share(ratio, seconds) if ratio and window is None else None
@@ -74,29 +78,39 @@ def compare_with_paper(counter: Counter) -> list[Row]:
     return rows
 
 
-def fitted_rate(counter: Counter, parts: tuple[Pass, ...]) -> float:
+def fitted_rate(counter: Counter, plan: ProgramPlan) -> float:
     """Bytes a second at which the dense clip takes as long as published, to 0.1 %."""
     rate = 20e9
     for _ in range(20):
-        seconds = _clip(counter, parts, rate, 0.0, None).cycles_per_clip / _clock() / 1e6
+        seconds = _clip(counter, plan, rate, 0.0, None).cycles_per_clip / _clock() / 1e6
         if abs(seconds / DENSE_SECONDS - 1) < 1e-3:
             break
         rate *= seconds / DENSE_SECONDS
     return rate
 
 
-def _seconds(counter: Counter, parts: tuple[Pass, ...], rate: float) -> dict[tuple[float, int | None], float]:
+def _seconds(
+    counter: Counter, plan: ProgramPlan, rate: float, omitted: frozenset[Opcode]
+) -> dict[tuple[float, int | None], float]:
     """Of a clip by replay ratio and window."""
     every = ((0.0, None), *((ratio, window) for ratio, window, _ in PUBLISHED))
-    return {case: _clip(counter, parts, rate, *case).cycles_per_clip / _clock() / 1e6 for case in every}
+    return {case: _clip(counter, plan, rate, *case, omitted).cycles_per_clip / _clock() / 1e6 for case in every}
 
 
-def _clip(counter: Counter, parts: tuple[Pass, ...], rate: float, ratio: float, window: int | None) -> ClipCounts:
+def _clip(
+    counter: Counter,
+    plan: ProgramPlan,
+    rate: float,
+    ratio: float,
+    window: int | None,
+    omitted: frozenset[Opcode] = frozenset(),
+) -> ClipCounts:
     attention = FULL_ATTENTION if window is None else AttentionSettings(SINKS, window)
     engine = ANY_ENGINE.model_copy(update={**SPARE, "clock_mhz": _clock()})
     beats = rate / BEAT_BYTES / _clock() / 1e6
-    step = StepCounter(counter, parts, Rows(2, 1), engine, Memory(beats, math.ceil(beats / PORTS)), attention)
-    layout, layers = parts[0].layout, parts[0].config.layers
+    memory = Memory(beats, math.ceil(beats / PORTS))
+    step = StepCounter(counter, plan, Rows(2, 1), engine, memory, attention, omitted)
+    layout, layers = plan.layout, plan.config.layers
     eligible = min(1.0, ratio * layout.frames / (layout.frames - 1))  # the first frame never replays
     mode = "replay+drs" if ratio else "dense"
     return clip_counts(step, layout, layers, 2, Replay(eligible, "all") if ratio else None, modes=(mode,))[mode]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...boards import Board, load_board
+from ...export.overlay.compile import ProgramPlan
 from ...hls.counting import Counter, Memory, counter_of_any_engine
 from ...hls.resources import aligned, check_fits, estimate_on, is_within, table, total
 from ...overlays.load import Engine, load_engine
@@ -21,7 +22,7 @@ from .energy import Energy, energy_of_step
 from .limits import Limit, limit_of
 from .memory_fit import MIB, MemoryNeed, largest, memory_need, memory_step
 from .nearest import nearest
-from .passes import Pass, int4_layers, passes
+from .program import shape_program
 from .search import engine_memory, search_engine, sized_engine, too_large
 from .shapes import ModelShape, file_word
 from .step import Rows, StepCounter, whole
@@ -96,14 +97,14 @@ def plan_model(request: Request, advance: Advance = lambda stage, done, total: N
     """
     board = load_board(request.board)
     rows = rows_of(request.shape, request.rows)
-    parts = passes(request.shape, int4_layers(request.recipe))
-    need = memory_need(parts, rows)
+    program = shape_program(request.shape, request.recipe)
+    need = memory_need(program, rows)
     if not request.anyway:
-        check_memory(request, board, parts, need)
+        check_memory(request, board, need)
     counter = counter_of_any_engine()
-    engine, origin = _engine(request, board, parts, rows, counter, advance)
+    engine, origin = _engine(request, board, program, rows, counter, advance)
     memory = engine_memory(board, engine.config.clock_mhz)
-    step = StepCounter(counter, parts, rows, engine.config, memory, request.attention)
+    step = StepCounter(counter, program, rows, engine.config, memory, request.attention)
     layout, layers = request.shape.frame_layout, request.shape.backbone.layers
     counts = clip_counts(
         step, layout, layers, rows.rows, request.replay, lambda done, total: advance("counting frames", done, total)
@@ -119,7 +120,7 @@ def rows_of(shape: ModelShape, rows: int | None) -> Rows:
     return Rows.of(shape, rows)
 
 
-def check_memory(request: Request, board: Board, parts: tuple[Pass, ...], need: MemoryNeed) -> None:
+def check_memory(request: Request, board: Board, need: MemoryNeed) -> None:
     """FitError with the sum and the nearest that fits."""
     most, why = largest(board)
     if need.total <= most:
@@ -148,11 +149,11 @@ def _unfit(request: Request, board: Board, found: str, expected: str, lines: lis
 
 
 def _engine(
-    request: Request, board: Board, parts: tuple[Pass, ...], rows: Rows, counter: Counter, advance: Advance
+    request: Request, board: Board, program: ProgramPlan, rows: Rows, counter: Counter, advance: Advance
 ) -> tuple[Engine, str]:
     if request.engine:
         engine = load_engine(request.engine)
-        reason = _refusal(engine.config, parts, rows)
+        reason = _refusal(engine.config, program, rows)
         if reason:
             fix = "Leave --engine out to have one sized for the model."
             raise UsageError(f"engine {engine.config.name}", reason, "an engine that takes the model", fix)
@@ -160,14 +161,14 @@ def _engine(
             check_fits(engine.config, board)
         return engine, "given"
     known = [] if request.search or board.device.estimates_only else engines_for(board)
-    accepting = [engine for engine in known if _refusal(engine.config, parts, rows) is None]
+    accepting = [engine for engine in known if _refusal(engine.config, program, rows) is None]
     if accepting:
-        return _fastest(accepting, parts, rows, counter, board), "comes with the project"
+        return _fastest(accepting, program, rows, counter, board), "comes with the project"
     clock = board.overlay.clock_mhz
-    base = sized_engine(f"{file_word(request.shape.name)}-{board.name}", parts, rows.rows, clock)
+    base = sized_engine(f"{file_word(request.shape.name)}-{board.name}", program, rows.rows, clock)
     _check_least(request, board, base)
     found = search_engine(
-        board, parts, rows, request.replay, counter, base, lambda done, total: advance("sizing engines", done, total)
+        board, program, rows, request.replay, counter, base, lambda done, total: advance("sizing engines", done, total)
     )
     reasons = "" if request.search else "; none that comes with the project takes the model"
     note = f"the best of {found.tried} within the budget, {found.refused} beyond it{reasons}"
@@ -176,24 +177,23 @@ def _engine(
     return Engine(board=place, config=found.engine, note=about), note
 
 
-def _refusal(engine: EngineConfig, parts: tuple[Pass, ...], rows: Rows) -> str | None:
+def _refusal(engine: EngineConfig, program: ProgramPlan, rows: Rows) -> str | None:
     if rows.rows > engine.rows:
         return f"{rows.rows} rows, it has {engine.rows}"
     try:
-        for one in parts:
-            engine.check(one.config, one.layout)
+        engine.check(program.config, program.layout, program.depth)
     except UsageError as error:
         return f"{error.found}, {error.expected}"
     return None
 
 
-def _fastest(engines: list[Engine], parts: tuple[Pass, ...], rows: Rows, counter: Counter, board: Board) -> Engine:
-    dense = np.zeros((1, parts[0].config.layers), np.uint32)
+def _fastest(engines: list[Engine], program: ProgramPlan, rows: Rows, counter: Counter, board: Board) -> Engine:
+    dense = np.zeros((1, program.config.layers), np.uint32)
 
     def seconds(engine: Engine) -> float:
         memory = engine_memory(board, engine.config.clock_mhz)
-        step = StepCounter(counter, parts, rows, engine.config, memory)
-        counts = step.counts(parts[0].layout.trained_positions // 2, dense, False)
+        step = StepCounter(counter, program, rows, engine.config, memory)
+        counts = step.counts(program.layout.trained_positions // 2, dense, False)
         return whole(counts).cycles / engine.config.clock_mhz
 
     return engines[0] if len(engines) == 1 else min(engines, key=seconds)

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from ...boards.load import tomllib
+from ...export.overlay.compile import ProgramPlan, int4_linears
 from ...hls.counting import ANY_ENGINE, Counter, Memory
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..program.descriptors import Opcode
 from ..program.memory import BEAT_BYTES
-from .passes import BACKBONE, LINEARS, Pass, projection_pass
-from .shapes import Projection
-from .step import Rows, StepCounter, whole
+from .step import Rows, StepCounter, total, whole
 
 __all__ = ["CLOSE", "Comparison", "Design", "PublishedReplay", "compare", "published_designs", "published_replay"]
 
@@ -115,25 +114,32 @@ def compare(design: Design, counter: Counter) -> Comparison:
     rate *= design.counted_bits / design.weight_bits  # fewer bits are as many more of those counted
     engine = ANY_ENGINE.model_copy(update={**SPARE, "clock_mhz": design.clock_mhz})
     memory = Memory(rate, max(design.port_width, round(rate / 4 + 0.5)))
-    step = StepCounter(counter, _passes(design), Rows(1, 1), engine, memory)
-    layers = design.model[0]
-    counts = step.counts(design.context, np.zeros((1, layers), np.uint32), True)
-    sums = whole(counts)
+    dense = np.zeros((1, design.model[0]), np.uint32)
+    counts = [
+        (StepCounter(counter, plan, Rows(1, 1), engine, memory, omitted=omitted).counts(design.context, dense, True), n)
+        for plan, omitted, n in _parts(design)
+    ]
+    sums = whole(total(counts))
     scaled = BEAT_BYTES * sums.beats * design.weight_bits / design.counted_bits
     return Comparison(design, design.clock_mhz * 1e6 / sums.cycles, scaled, use, design.bandwidth_use > 0)
 
 
-def _passes(design: Design) -> tuple[Pass, ...]:
-    """No decision, no sampling of codes: the head in parts the formats can hold."""
+def _parts(design: Design) -> tuple[tuple[ProgramPlan, frozenset[Opcode], float], ...]:
+    """What is counted how often: the layers, and the head in parts the formats can hold. No sampling of codes."""
     layers, hidden, heads, kv_heads, head_dim, mlp, outputs = design.model
-    width = mlp if design.gated else round(mlp * 2 / 3 / 8) * 8  # as many weights
+    parts = -(-outputs // WIDEST_HEAD)
+    codes = -(-outputs // parts)
     config = BackboneConfig(
-        hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mlp=width, vocab=8
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        mlp=mlp if design.gated else round(mlp * 2 / 3 / 8) * 8,  # as many weights
+        vocab=codes,
     )
     positions = -(-(design.context + 2) // 64) * 64
-    layout = FrameLayout(prompt_length=1, frames=1, grid=(1, positions - 1), code_offset=0, codes=8)
-    int4 = dict.fromkeys(LINEARS, design.counted_bits == 4)
-    omitted = frozenset({Opcode.LINEAR_LOGITS, Opcode.SAMPLE})
-    parts = -(-outputs // WIDEST_HEAD)
-    head = Projection(inputs=hidden, outputs=-(-outputs // parts), times=parts)
-    return Pass(BACKBONE, config, layout, int4, omitted), projection_pass(head, int4)
+    layout = FrameLayout(prompt_length=1, frames=1, grid=(1, positions - 1), code_offset=0, codes=codes)
+    int4 = int4_linears(design.counted_bits) | {"head": design.counted_bits == 4}
+    plan, head = ProgramPlan(config, layout, int4, ANY_ENGINE), frozenset({Opcode.LINEAR_LOGITS})
+    return (plan, head | {Opcode.SAMPLE}, 1.0), (plan, frozenset(Opcode) - head, float(parts))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from ...boards import Board
+from ...export.overlay.compile import ProgramPlan
 from ...hls.counting import Counter, Memory
 from ...hls.resources import RESOURCES, budget, estimate_on, exceeded, total
+from ..config import DepthConfig
 from ..errors import UsageError
-from ..program.engine import EngineConfig
+from ..program.descriptors import LAYER
+from ..program.engine import DepthCapacity, EngineConfig
 from ..program.memory import BEAT_BYTES, PORTS
 from .clip import Replay
 from .decisions import replay_masks
-from .passes import BACKBONE, PROJECTION, Pass
-from .step import Rows, StepCounter, whole
+from .step import OPERATION_CLASS, Rows, StepCounter
 
 __all__ = ["Found", "engine_memory", "search_engine", "sized_engine", "too_large"]
 
@@ -30,7 +32,8 @@ CLOCKS = (1.0, 11 / 12, 5 / 6, 3 / 4, 2 / 3, 1 / 2)
 SAME = 1.01
 """Times within this factor count as equal: the engine that takes least of its scarcest resource is better."""
 
-SAMPLED_LAYERS = 2  # layers are alike: a model of two ranks the engines
+SAMPLED_LAYERS = 2  # of the backbone: layers are alike, and two stand for all of them
+LAYERED = frozenset(OPERATION_CLASS[code] for code in LAYER)
 
 
 @dataclass(frozen=True)
@@ -48,36 +51,44 @@ def engine_memory(board: Board, clock_mhz: float) -> Memory:
     return Memory(board.sustained_beats_per_cycle(clock_mhz), width)
 
 
-def sized_engine(name: str, passes: tuple[Pass, ...], rows: int, clock_mhz: float) -> EngineConfig:
-    """The smallest capacities that hold the passes, and the least parallelism. UsageError if the formats do not."""
-    whole = [one for one in passes if one.name != PROJECTION]  # a lone linear layer needs no capacity but its widths
-    wide = max(one.config.hidden for one in passes)
-
-    def most(values: Iterator[int], multiple: int = 1) -> int:
-        return -(-max(values) // multiple) * multiple
-
+def sized_engine(name: str, program: ProgramPlan, rows: int, clock_mhz: float) -> EngineConfig:
+    """The smallest capacities that hold the model, its depth transformer among it, and the least parallelism."""
+    config, depth = program.config, program.depth
+    models = [config] if depth is None else [config, depth]
+    most = {name: max(getattr(one, name) for one in models) for name in ("hidden", "mlp", "heads", "kv_heads")}
     return EngineConfig(
         name=name,
         groups=1,
         vector=1,
         rows=rows,
-        max_layers=most(one.config.layers for one in whole),
-        max_hidden=-(-wide // 32) * 32,
-        max_mlp=most((one.config.mlp for one in whole), 32),
-        max_heads=most(one.config.heads for one in whole),
-        max_kv_heads=most(one.config.kv_heads for one in whole),
-        max_group=most(one.config.group for one in whole),
-        max_head_dim=most((one.config.head_dim for one in whole), 16),
-        max_slots=most((one.layout.positions for one in whole), 64),
-        max_codes=most((one.layout.codes for one in whole), 8),
+        max_layers=config.layers,
+        max_hidden=_up(most["hidden"], 32),
+        max_mlp=_up(most["mlp"], 32),
+        max_heads=most["heads"],
+        max_kv_heads=most["kv_heads"],
+        max_group=config.group,
+        max_head_dim=_up(max(one.head_dim for one in models), 16),
+        max_slots=_up(program.layout.positions, 64),
+        max_codes=_up(program.layout.codes, 8),
         weight_fifo_beats=FIFOS[0],
         clock_mhz=clock_mhz,
+        depth=None if depth is None else _depth_capacity(depth),
     )
+
+
+def _depth_capacity(depth: DepthConfig) -> DepthCapacity:
+    return DepthCapacity(
+        layers=depth.layers, codes_per_position=depth.codes_per_position, code_dim=_up(depth.code_dim, 32)
+    )
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
 
 
 def search_engine(
     board: Board,
-    passes: tuple[Pass, ...],
+    program: ProgramPlan,
     rows: Rows,
     replay: Replay | None,
     counter: Counter,
@@ -88,7 +99,7 @@ def search_engine(
 
     Groups and vector first, with the clock at its highest, then FIFOs and clock of the best of them.
     """
-    ranked = _Ranking(board, passes, rows, replay, counter)
+    ranked = _Ranking(board, program, rows, replay, counter)
     shapes = [base.model_copy(update={"groups": g, "vector": v}) for g, v in product(GROUPS, VECTORS)]
     affordable = [one for one in shapes if ranked.fits(one)]
     if not affordable:
@@ -109,17 +120,15 @@ def search_engine(
 
 
 class _Ranking:
-    def __init__(
-        self, board: Board, passes: tuple[Pass, ...], rows: Rows, replay: Replay | None, counter: Counter
-    ) -> None:
+    def __init__(self, board: Board, program: ProgramPlan, rows: Rows, replay: Replay | None, counter: Counter) -> None:
         self._board, self._rows, self._counter = board, rows, counter
         self._usable = budget(board)
         self.times: dict[EngineConfig, float] = {}
-        self._passes = tuple(_shortened(one) if one.name == BACKBONE else one for one in passes)
-        self._position = passes[0].layout.trained_positions // 2
-        layers = self._passes[0].config.layers
-        dense = np.zeros((1, layers), np.uint32)
-        self._masks = [dense]
+        layers = min(SAMPLED_LAYERS, program.config.layers)
+        self._repeats = program.config.layers / layers
+        self._program = _shortened(program, layers)
+        self._position = program.layout.trained_positions // 2
+        self._masks = [np.zeros((1, layers), np.uint32)]
         if replay:
             self._masks.append(replay_masks(8, layers, rows.rows, replay.ratio, replay.policy))
 
@@ -127,12 +136,14 @@ class _Ranking:
         return self._share(engine) <= 1
 
     def time(self, engine: EngineConfig) -> float:
-        """Seconds of a dense and a replaying step of the shortened model."""
+        """Seconds of a dense and a replaying step."""
         if engine not in self.times:
             memory = engine_memory(self._board, engine.clock_mhz)
-            step = StepCounter(self._counter, self._passes, self._rows, engine, memory)
+            step = StepCounter(self._counter, self._program, self._rows, engine, memory)
             counts = [step.counts(self._position, masks, True) for masks in self._masks]
-            self.times[engine] = sum(whole(one).cycles for one in counts) / engine.clock_mhz / 1e6
+            kinds = [(name, operation.cycles) for one in counts for name, operation in one.items()]
+            cycles = sum(self._repeats * one if name in LAYERED else one for name, one in kinds)
+            self.times[engine] = cycles / engine.clock_mhz / 1e6
         return self.times[engine]
 
     def best(self, engines: list[EngineConfig]) -> EngineConfig:
@@ -149,9 +160,9 @@ class _Ranking:
         return max(shares)
 
 
-def _shortened(one: Pass) -> Pass:
-    layers = min(SAMPLED_LAYERS, one.config.layers)
-    return Pass(one.name, one.config.model_copy(update={"layers": layers}), one.layout, one.int4, one.omitted)
+def _shortened(program: ProgramPlan, layers: int) -> ProgramPlan:
+    config = program.config.model_copy(update={"layers": layers})
+    return ProgramPlan(config, program.layout, program.int4, program.engine, depth=program.depth)
 
 
 def too_large(engine: EngineConfig, board: Board) -> tuple[str, str]:

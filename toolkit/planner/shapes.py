@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from ...boards.load import tomllib
 from ...export.huggingface.config import is_huggingface, read_config
@@ -23,50 +22,17 @@ from ..config import BackboneConfig, DepthConfig, FrameLayout, Frozen, check_sep
 from ..errors import CheckpointError, UsageError
 from ..validation import first_fault
 
-__all__ = ["DepthTransformer", "ModelShape", "Projection", "file_word", "load_shape", "shape_names"]
+__all__ = ["ModelShape", "file_word", "load_shape", "shape_names"]
 
 FOLDER = Path(__file__).parent / "shapes"
 CAR = "car"  # its shape is that of the checkpoint that comes with the project
 MANIFEST, CHECKPOINT = "manifest.json", "config.json"
-Positive = Annotated[int, Field(gt=0)]
-
-
-class DepthTransformer(Frozen):
-    """Makes the residual codes of a position one after the other: one pass over all its weights a code.
-
-    ``mlp``: outputs of the first of the two matrices of its GELU MLP.
-    """
-
-    layers: Positive
-    hidden: Positive
-    heads: Positive
-    mlp: Positive
-    codes: Positive
-    codes_per_position: Positive
-
-    @model_validator(mode="after")
-    def _consistent(self) -> DepthTransformer:
-        if self.hidden % self.heads:
-            raise ValueError(f"hidden {self.hidden} must be a multiple of heads {self.heads}")
-        if self.hidden // self.heads % 2:
-            raise ValueError(f"hidden / heads, {self.hidden // self.heads}, must be even: rotary embedding turns pairs")
-        if self.mlp < 12:
-            raise ValueError(f"mlp {self.mlp} must be 12 or more: two thirds of it in eights are counted")
-        return self
-
-
-class Projection(Frozen):
-    """A linear layer outside of the transformers, ``times`` a position."""
-
-    inputs: Positive
-    outputs: Positive
-    times: Positive = 1
 
 
 class ModelShape(Frozen):
     """What is computed for a position. ``guided``: two rows a clip. ``source``: where the numbers come from.
 
-    With a ``depth`` transformer the backbone has no head of its own.
+    With a ``depth`` transformer the backbone has no head of its own, and codes are no entries of its vocabulary.
     """
 
     name: str
@@ -76,12 +42,13 @@ class ModelShape(Frozen):
     backbone: BackboneConfig
     frame_layout: FrameLayout
     guided: bool = True
-    depth: DepthTransformer | None = None
-    projections: tuple[Projection, ...] = ()
+    depth: DepthConfig | None = None
     recipe: str | None = None  # a bundle's
 
     @model_validator(mode="after")
     def _within_the_vocabulary(self) -> ModelShape:
+        if self.depth is not None and self.frame_layout.separators:
+            raise ValueError("frame_layout: separators between positions of several codes")
         if wrong := check_separators(self.frame_layout, self.backbone.vocab):
             raise ValueError(f"frame_layout: {wrong}")
         return self
@@ -138,38 +105,18 @@ def _read(path: Path) -> ModelShape:
 
 def _of_bundle(folder: Path) -> ModelShape:
     manifest = Manifest.read(folder / MANIFEST)
-    depth = manifest.depth
     if manifest.criterion != "tas":  # what replay would save on a board is not known: it is decided after attention
         found, expected = f"replay decided by {manifest.criterion}", "by TAS, all that an overlay's engine decides by"
         raise UsageError(folder, found, expected, "Plan for a bundle exported without --criterion.")
-    try:
-        return ModelShape(
-            name=manifest.name,
-            title=f"bundle {folder}",
-            backbone=manifest.config,
-            frame_layout=manifest.frame_layout,
-            guided=manifest.sampling.guided,
-            depth=_depth_of(depth, manifest.frame_layout.codes) if depth else None,
-            projections=_projections_of(depth, manifest.config.hidden) if depth else (),
-            recipe=manifest.recipe.get("name"),
-        )
-    except ValidationError as error:  # runs, but is not to be counted
-        expected, fix = "a depth transformer that can be counted", "Plan for a shape file like vila-u-7b.toml."
-        raise UsageError(folder, _first(error), expected, fix) from error
-
-
-def _depth_of(depth: DepthConfig, codes: int) -> DepthTransformer:
-    names = ("layers", "hidden", "heads", "mlp", "codes_per_position")
-    return DepthTransformer(codes=codes, **{name: getattr(depth, name) for name in names})
-
-
-def _projections_of(depth: DepthConfig, hidden: int) -> tuple[Projection, ...]:
-    """Hidden state and codes into the depth transformer, all codes but the last; all of them into the backbone."""
-    into = [Projection(inputs=hidden, outputs=depth.hidden)]
-    if depth.codes_per_position > 1:
-        into.append(Projection(inputs=depth.code_dim, outputs=depth.hidden, times=depth.codes_per_position - 1))
-    widths = (depth.code_dim, *[hidden] * depth.projector_layers)
-    return (*into, *(Projection(inputs=inputs, outputs=outputs) for inputs, outputs in pairwise(widths)))
+    return ModelShape(
+        name=manifest.name,
+        title=f"bundle {folder}",
+        backbone=manifest.config,
+        frame_layout=manifest.frame_layout,
+        guided=manifest.sampling.guided,
+        depth=manifest.depth,
+        recipe=manifest.recipe.get("name"),
+    )
 
 
 def _of_checkpoint(path: Path, name: str) -> ModelShape:
@@ -213,8 +160,7 @@ def _of_vila_u(folder: Path) -> ModelShape:
         backbone=config.llama.backbone,
         frame_layout=frame_layout(folder, config, read_prompts(folder, config)),
         guided=SAMPLING.guided,
-        depth=_depth_of(config.depth, config.codes),
-        projections=_projections_of(config.depth, config.llama.backbone.hidden),
+        depth=config.depth,
     )
 
 

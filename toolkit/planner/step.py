@@ -6,17 +6,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...export.overlay.compile import ProgramPlan
 from ...hls.counting import Counter, Memory, OperationCounts
 from ..backends.engine_memory import control_settings
-from ..program.descriptors import Opcode
+from ..program.descriptors import DEPTH_ENDING, DEPTH_INPUTS, DEPTH_LAYER, Opcode
 from ..program.engine import EngineConfig
 from ..program.memory import StateLayout
-from ..program.registers import CONTROL, FLAG_REASSIGN
+from ..program.registers import CONTROL, FLAG_PROMPT, FLAG_REASSIGN
 from ..settings import FULL_ATTENTION, AttentionSettings, ReplaySettings, SamplingSettings
-from .passes import BACKBONE, Pass
 from .shapes import ModelShape
 
-__all__ = ["CLASSES", "Rows", "StepCounter", "StepCounts", "total", "whole"]
+__all__ = [
+    "CLASSES",
+    "DEPTH",
+    "OPERATION_CLASS",
+    "PROJECTIONS",
+    "Rows",
+    "StepCounter",
+    "StepCounts",
+    "total",
+    "whole",
+]
+
+DEPTH, PROJECTIONS = "depth transformer", "projections"
 
 OPERATION_CLASS = {
     Opcode.EMBED: "embedding",
@@ -31,8 +43,10 @@ OPERATION_CLASS = {
     Opcode.NORM_FINAL: "norms",
     Opcode.LINEAR_LOGITS: "head",
     Opcode.SAMPLE: "sampling",
+    **dict.fromkeys((*DEPTH_INPUTS, *DEPTH_LAYER, *DEPTH_ENDING), DEPTH),
+    Opcode.PROJECT: PROJECTIONS,
 }
-CLASSES = (*dict.fromkeys(OPERATION_CLASS.values()), "depth transformer", "projections")
+CLASSES = tuple(dict.fromkeys(OPERATION_CLASS.values()))
 SAMPLING = SamplingSettings(1.0, 900, 0.96, 1.0)  # how long sampling takes does not depend on it
 
 StepCounts = dict[str, OperationCounts]
@@ -56,58 +70,50 @@ class Rows:
 
 
 class StepCounter:
-    """Counts the passes of a position on one engine. Programs are made once."""
+    """Counts steps of a program on one engine; ``omitted``: operations left out, with all they move."""
 
     def __init__(
         self,
         counter: Counter,
-        passes: tuple[Pass, ...],
+        plan: ProgramPlan,
         rows: Rows,
         engine: EngineConfig,
         memory: Memory,
         attention: AttentionSettings = FULL_ATTENTION,
+        omitted: frozenset[Opcode] = frozenset(),
     ) -> None:
-        self._counter, self._rows, self._engine, self._memory = counter, rows, engine, memory
-        self._attention = attention
-        self._passes = [(one, one.plan.program(), one.plan.end) for one in passes]
-        self._fixed: list[StepCounts] | None = None
+        self._counter, self._plan, self._rows, self._engine, self._memory = counter, plan, rows, engine, memory
+        self._attention, self._omitted = attention, omitted
+        self._program = plan.program()
 
     def counts(self, position: int, replays: np.ndarray, drs: bool) -> StepCounts:
-        """Mean of the steps from ``position`` on, one for each (layers,) of ``replays``: masks of rows."""
-        moving, *fixed = self._passes
-        if self._fixed is None:
-            self._fixed = [self._fixed_counts(one, program, end) for one, program, end in fixed]
-        steps = len(replays)
-        backbone = self._start(*moving, position, replays, drs)
-        return total([(backbone, 1 / steps), *((counts, 1.0) for counts in self._fixed)])
+        """Mean of the steps from ``position`` on, one for each (layers,) of ``replays``: masks of rows.
 
-    def _fixed_counts(self, one: Pass, program: np.ndarray, end: int) -> StepCounts:
-        """Of a pass that is the same at every position."""
-        replays = np.zeros((one.steps, one.config.layers), np.uint32)
-        counts = self._start(one, program, end, one.first or 0, replays, True)
-        return total([(counts, float(one.times))])
-
-    def _start(
-        self, one: Pass, program: np.ndarray, end: int, position: int, replays: np.ndarray, drs: bool
-    ) -> StepCounts:
-        rows, clips = self._rows.rows, self._rows.clips
-        layout = StateLayout.for_clip(one.config, one.layout, rows, clips, one.layout.positions, len(replays), False)
-        attention = self._attention if one.name == BACKBONE else FULL_ATTENTION
-        control = control_settings(layout, SAMPLING, ReplaySettings(), attention) | {
-            "descriptors": len(program),
-            "weight_beats": end,
+        Steps in the prompt read tokens, and but for its last one predict nothing; the others read what a step chose:
+        with a depth transformer codes.
+        """
+        plan, steps = self._plan, len(replays)
+        rows, clips, positions = self._rows.rows, self._rows.clips, plan.layout.positions
+        unread = max(0, plan.layout.prompt_length - position)  # of the prompt
+        layout = StateLayout.for_clip(
+            plan.config, plan.layout, rows, clips, positions, steps, logits=False, depth=plan.depth
+        )
+        control = control_settings(layout, SAMPLING, ReplaySettings(), self._attention) | {
+            "descriptors": len(self._program),
+            "weight_beats": plan.end,
             "position": position,
-            "steps": len(replays),
-            "flags": FLAG_REASSIGN if drs else 0,
+            "steps": steps,
+            "texts": min(steps, unread),
+            "padding": 0,
+            "flags": (FLAG_REASSIGN if drs else 0) | (FLAG_PROMPT if unread > steps else 0),
         }
-        found = self._counter.count(program, CONTROL.pack(**control), replays, self._engine, self._memory, one.omitted)
+        found = self._counter.count(
+            self._program, CONTROL.pack(**control), replays, self._engine, self._memory, self._omitted
+        )
         if found.report["status"]:
-            raise ValueError(f"{one.name}: the schedule refuses the start: status {found.report['status']}")
-        counts: StepCounts = {}
-        for code, operation in found.operations.items():
-            name = OPERATION_CLASS[code] if one.name == BACKBONE else one.name
-            counts[name] = counts.get(name, OperationCounts()) + operation
-        return counts
+            raise ValueError(f"the schedule refuses the start: status {found.report['status']}")
+        counts = [({OPERATION_CLASS[code]: operation}, 1 / steps) for code, operation in found.operations.items()]
+        return total(counts)
 
 
 def whole(counts: StepCounts) -> OperationCounts:

@@ -127,7 +127,7 @@ MODEL = Record(
     (
         Word(
             "opcode",
-            "MODEL_HEADER; bit 16: the score takes the query before rotation; 17, 18: TAS_HEADS_CODES; 19: a DEPTH follows",
+            "MODEL_HEADER; bit 16: the score takes the query before rotation; 17, 18: TAS_HEADS_CODES; 19: MODEL_DEPTH",
         ),
         Word("build_id", "of the engine the program was made for"),
         Word("layers", "decoder layers"),

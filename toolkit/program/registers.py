@@ -7,6 +7,7 @@ from .words import Record, Word
 __all__ = [
     "CONTROL",
     "FLAG_LOGITS",
+    "FLAG_PROMPT",
     "FLAG_REASSIGN",
     "FLAG_TEACHER",
     "FLAG_TRACE",
@@ -22,6 +23,7 @@ FLAG_REASSIGN = 1  # Dynamic Resource Scheduling: drop what replays, deal the gr
 FLAG_TEACHER = 2  # every step reads the tokens the host wrote; none of them may be OWN_CODE
 FLAG_LOGITS = 4  # record the logits of every step
 FLAG_TRACE = 8  # record what every node of the step leaves behind; of one step a start
+FLAG_PROMPT = 16  # predict nothing: no head, no depth transformer, no logits and no codes in the records
 
 OWN_CODE = 0xFFFFFFFF  # in place of a token, but the first step's: read the code sampled before; else a separator
 
@@ -32,6 +34,7 @@ FLAGS = {
     "FLAG_TEACHER": FLAG_TEACHER,
     "FLAG_LOGITS": FLAG_LOGITS,
     "FLAG_TRACE": FLAG_TRACE,
+    "FLAG_PROMPT": FLAG_PROMPT,
 }
 
 POLICY_CODES = {"independent": 0, "mean": 1, "all": 2}

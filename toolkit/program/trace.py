@@ -128,7 +128,7 @@ class TraceLayout:
                 self.beats += self.rows * entry.row_beats
 
     def _passed_on(self, opcode: Opcode, layer: int) -> bool:
-        """Whether the residual stream is not complete yet: with a depth transformer the projector's last layer does."""
+        """Whether the residual stream is not complete yet: a projector, where there is one, ends it."""
         if self.depth is None:
             return False
         return opcode == Opcode.EMBED or (opcode == Opcode.PROJECT and layer < self.depth.projector_layers - 1)

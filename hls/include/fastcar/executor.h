@@ -29,36 +29,39 @@ constexpr int MAX_HEAD_BEATS = MAX_HEAD_DIM / BEAT_BYTES;
 constexpr int MAX_KV_BEATS = MAX_KV_HEADS * MAX_HEAD_BEATS;
 constexpr int MAX_QKV_BEATS = MAX_HEADS * MAX_HEAD_BEATS + 2 * MAX_KV_BEATS;
 
-// Adds the output projection to the residual stream.
+// The sinks choose at run time what a depth transformer does otherwise: a sink of another type would be another copy of
+// the whole loop, groups included.
+
+// Adds the outputs to the residual stream, or, into a transformer, begins it with them.
 struct ResidualSink {
     float (*x)[MAX_HIDDEN];
     int outputs;
+    bool begins;
     void operator()(int row, int output, float y0, float y1) {
 #pragma HLS INLINE
-        if (output < outputs) x[row][output] = x[row][output] + y0;
-        if (output + 1 < outputs) x[row][output + 1] = x[row][output + 1] + y1;
+        if (output < outputs) x[row][output] = onto(x[row][output], y0);
+        if (output + 1 < outputs) x[row][output + 1] = onto(x[row][output + 1], y1);
+    }
+    float onto(float stream, float y) const {
+#pragma HLS INLINE
+        const float sum = stream + y;
+        return MAX_DEPTH_LAYERS > 0 && begins ? y : sum;
     }
 };
 
+// Keeps the outputs, as they are or through GELU.
 struct WideSink {
     float (*y)[MAX_WIDE];
     int outputs;
+    bool activates;
     void operator()(int row, int output, float y0, float y1) {
 #pragma HLS INLINE
-        if (output < outputs) y[row][output] = y0;
-        if (output + 1 < outputs) y[row][output + 1] = y1;
+        if (output < outputs) y[row][output] = kept(y0);
+        if (output + 1 < outputs) y[row][output + 1] = kept(y1);
     }
-};
-
-// Keeps the outputs as the residual stream, or through GELU as the operand of the next layer.
-template <int CAPACITY, bool GELU>
-struct StoreSink {
-    float (*y)[CAPACITY];
-    int outputs;
-    void operator()(int row, int output, float y0, float y1) {
+    float kept(float value) const {
 #pragma HLS INLINE
-        if (output < outputs) y[row][output] = GELU ? gelu(y0) : y0;
-        if (output + 1 < outputs) y[row][output + 1] = GELU ? gelu(y1) : y1;
+        return MAX_DEPTH_LAYERS > 0 && activates ? gelu(value) : value;
     }
 };
 
@@ -74,6 +77,8 @@ struct ExecutorCounters {
 // Banks of a row of values: a vector a clock, and a beat of 16-bit words.
 constexpr int ROW_BANKS = VECTOR > BEAT_HALVES ? VECTOR : BEAT_HALVES;
 
+constexpr int MAX_BIASES = MAX_DEPTH_LAYERS > 0 ? MAX_HIDDEN : ROW_BANKS;  // without a depth transformer nothing has any
+
 class Executor {
 public:
     Executor() {
@@ -83,6 +88,10 @@ public:
 #pragma HLS ARRAY_PARTITION variable=gain_ type=cyclic factor=ROW_BANKS dim=1
 #pragma HLS ARRAY_PARTITION variable=bias_ type=cyclic factor=ROW_BANKS dim=1
 #pragma HLS ARRAY_PARTITION variable=total_ type=cyclic factor=ROW_BANKS dim=2
+#pragma HLS ARRAY_PARTITION variable=tokens_ type=cyclic factor=BEAT_WORDS dim=1
+#pragma HLS ARRAY_PARTITION variable=uniforms_ type=cyclic factor=BEAT_WORDS dim=1
+#pragma HLS ARRAY_PARTITION variable=codes_ type=cyclic factor=BEAT_WORDS dim=1
+#pragma HLS ARRAY_PARTITION variable=padding_ type=cyclic factor=BEAT_WORDS dim=1
 #pragma HLS ARRAY_PARTITION variable=work_ type=cyclic factor=VECTOR dim=1
 #pragma HLS ARRAY_PARTITION variable=cos_ type=cyclic factor=BEAT_BYTES dim=1
 #pragma HLS ARRAY_PARTITION variable=sin_ type=cyclic factor=BEAT_BYTES dim=1
@@ -132,11 +141,29 @@ public:
     }
 
     void run(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions) {
-        model_ = network_.model_of(operation.opcode);
-        if (MAX_DEPTH_LAYERS > 0 && operation.opcode >= PROJECT) {
-            run_depth(operation, ports, cache, decisions);
-        } else {
-            run_backbone(operation, ports, cache, decisions);
+        if (MAX_DEPTH_LAYERS > 0) model_ = network_.model_of(operation.opcode);
+        switch (operation.opcode) {  // what both transformers do is called once: a second call may be a second circuit
+            case EMBED: embed(operation, cache); break;
+            case NORM_ATTENTION:
+            case NORM_FINAL: norm(operation, ports, all_rows()); break;
+            case NORM_MLP: norm_mlp(operation, ports); break;
+            case LINEAR_QKV:
+            case DEPTH_QKV: linear_qkv(operation, ports); break;
+            case HEADS: heads(operation, ports, cache, decisions); break;
+            case ATTENTION:
+            case DEPTH_ATTENTION: attention(operation, ports); break;
+            case LINEAR_OUTPUT:
+            case DEPTH_OUTPUT:
+            case DEPTH_FC2: linear_output(operation, ports); break;
+            case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
+            case LINEAR_DOWN: linear_down(operation, ports, cache); break;
+            case LINEAR_LOGITS:
+            case DEPTH_LOGITS: linear_logits(operation, ports); break;
+            case SAMPLE:
+            case DEPTH_SAMPLE: sample_codes(operation, cache); break;
+            default:
+                if (MAX_DEPTH_LAYERS > 0) run_depth(operation, ports, cache, decisions);
+                break;
         }
         if ((control_.flags & FLAG_TRACE) != 0) trace(operation, cache);
     }
@@ -144,27 +171,10 @@ public:
     const ExecutorCounters& counters() const { return counters_; }
 
 private:
-    void run_backbone(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache,
-                      stream<bool>& decisions) {
-        switch (operation.opcode) {
-            case EMBED: embed(operation, cache); break;
-            case NORM_ATTENTION:
-            case NORM_FINAL: norm(operation, ports, all_rows()); break;
-            case NORM_MLP: norm_mlp(operation, ports); break;
-            case LINEAR_QKV: linear_qkv(operation, ports); break;
-            case HEADS: heads(operation, ports, cache, decisions); break;
-            case ATTENTION: attention(ports, true); break;
-            case LINEAR_OUTPUT: linear_output(operation, ports); break;
-            case LINEAR_GATE_UP: linear_gate_up(operation, ports); break;
-            case LINEAR_DOWN: linear_down(operation, ports, cache); break;
-            case LINEAR_LOGITS: linear_logits(operation, ports); break;
-            case SAMPLE: sample_codes(operation, cache); break;
-            default: break;
-        }
-    }
-
+    // What only a depth transformer does.
     void run_depth(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache,
                    stream<bool>& decisions) {
+#pragma HLS INLINE
         switch (operation.opcode) {
             case PROJECT: project(operation, ports); break;
             case DEPTH_HIDDEN:
@@ -172,14 +182,8 @@ private:
             case DEPTH_NORM_ATTENTION:
             case DEPTH_NORM_MLP:
             case DEPTH_NORM: deep_norm(operation, ports); break;
-            case DEPTH_QKV: linear_qkv(operation, ports); break;
             case DEPTH_HEADS: deep_heads(operation, ports, cache, decisions); break;
-            case DEPTH_ATTENTION: attention(ports, false); break;
-            case DEPTH_OUTPUT:
-            case DEPTH_FC2: linear_output(operation, ports); break;
             case DEPTH_FC1: linear_gelu(operation, ports, model_.mlp); break;
-            case DEPTH_LOGITS: linear_logits(operation, ports); break;
-            case DEPTH_SAMPLE: sample_codes(operation, cache); break;
             default: break;
         }
     }
@@ -244,7 +248,7 @@ private:
     void heads(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache, stream<bool>& decisions);
     void rotate_row(int row);
     void store_heads(const StateLayout& layout, int row, int layer, int slot, CacheStreams& cache);
-    void attention(stream<beat_t> ports[PORTS], bool padded);
+    void attention(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_output(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_gate_up(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_down(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache);
@@ -254,7 +258,7 @@ private:
     void write_logits(const Operation& operation, int clip, CacheStreams& cache);
     uint32_t known_code(uint32_t code);
     void add_code(int row, int index, uint32_t code, CacheStreams& cache);
-    void read_codes(const Operation& operation, bool continues, CacheStreams& cache);
+    void read_codes(bool continues, CacheStreams& cache);
     void project(const Operation& operation, stream<beat_t> ports[PORTS]);
     void linear_gelu(const Operation& operation, stream<beat_t> ports[PORTS], int outputs);
     void quantize_totals();
@@ -278,7 +282,7 @@ private:
     beat_t x8_[ROWS][MAX_INPUTS / BEAT_BYTES];  // operand of the next linear layer
     float x_scale_[ROWS];
     float gain_[MAX_HIDDEN];
-    float bias_[MAX_HIDDEN];                   // of LayerNorm
+    float bias_[MAX_BIASES];                   // of LayerNorm
     float total_[ROWS][MAX_CODE_DIM];          // sum of a row's codes
     float work_[MAX_HIDDEN];
     float cos_[MAX_HEAD_DIM];

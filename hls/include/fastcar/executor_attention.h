@@ -119,7 +119,8 @@ count:
     if (skips(mlp_)) counters_.passes_skipped++;
 }
 
-inline void Executor::attention(stream<beat_t> ports[PORTS], bool padded) {
+inline void Executor::attention(const Operation& operation, stream<beat_t> ports[PORTS]) {
+    const bool padded = operation.opcode == ATTENTION;  // residual codes have no padding
     const int head_beats = model_.head_dim / BEAT_BYTES;
     const int heads = model_.heads;
     const int kv_heads = model_.kv_heads;

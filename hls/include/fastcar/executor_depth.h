@@ -35,7 +35,7 @@ entry:
 }
 
 // Sums of the codes of the position before: the host's, or the step's own last ones.
-inline void Executor::read_codes(const Operation& operation, bool continues, CacheStreams& cache) {
+inline void Executor::read_codes(bool continues, CacheStreams& cache) {
     const int each = records_.logit_rows;
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
@@ -64,7 +64,7 @@ row:
 
 // A layer whose outputs are the next one's operand, behind GELU.
 inline void Executor::linear_gelu(const Operation& operation, stream<beat_t> ports[PORTS], int outputs) {
-    StoreSink<MAX_WIDE, true> sink = {wide_, outputs};
+    WideSink sink = {wide_, outputs, true};
     linear(operation, ports, all_rows(), sink);
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
@@ -79,7 +79,7 @@ inline void Executor::project(const Operation& operation, stream<beat_t> ports[P
     if (!reads_codes(network_, control_, operation.step)) return;
     if (operation.layer == 0) quantize_totals();
     if (operation.layer == (int)network_.depth.projector - 1) {
-        StoreSink<MAX_HIDDEN, false> sink = {x_, (int)model_.hidden};
+        ResidualSink sink = {x_, (int)model_.hidden, true};
         linear(operation, ports, all_rows(), sink);
     } else {
         linear_gelu(operation, ports, model_.hidden);
@@ -91,7 +91,7 @@ inline void Executor::project(const Operation& operation, stream<beat_t> ports[P
 inline void Executor::depth_input(const Operation& operation, stream<beat_t> ports[PORTS], CacheStreams& cache) {
     visible_.begin(operation.index, 0, 0, 0);
     if (operation.opcode == DEPTH_CODES) quantize_totals();
-    StoreSink<MAX_HIDDEN, false> sink = {x_, (int)model_.hidden};
+    ResidualSink sink = {x_, (int)model_.hidden, true};
     linear(operation, ports, all_rows(), sink);
     const int beats = model_.hidden / BEAT_WORDS;
     request(cache, false, network_.depth.positions + operation.index * beats, beats);

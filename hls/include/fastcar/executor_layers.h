@@ -27,7 +27,7 @@ record:
         }
     }
     const bool reads = reads_codes(network_, control_, operation.step);
-    if (reads) read_codes(operation, continues, cache);
+    if (reads) read_codes(continues, cache);
 row:
     for (int row = 0; row < (reads ? 0 : (int)control_.rows); row++) {
 // not pipelined: a row is a burst of its embedding
@@ -90,12 +90,12 @@ inline void Executor::norm_mlp(const Operation& operation, stream<beat_t> ports[
 }
 
 inline void Executor::linear_qkv(const Operation& operation, stream<beat_t> ports[PORTS]) {
-    WideSink sink = {wide_, (int)((model_.heads + 2 * model_.kv_heads) * model_.head_dim)};
+    WideSink sink = {wide_, (int)((model_.heads + 2 * model_.kv_heads) * model_.head_dim), false};
     linear(operation, ports, all_rows(), sink);
 }
 
 inline void Executor::linear_output(const Operation& operation, stream<beat_t> ports[PORTS]) {
-    ResidualSink sink = {x_, (int)model_.hidden};
+    ResidualSink sink = {x_, (int)model_.hidden, false};
     linear(operation, ports, all_rows(), sink);
 }
 
@@ -153,7 +153,7 @@ row:
 }
 
 inline void Executor::linear_logits(const Operation& operation, stream<beat_t> ports[PORTS]) {
-    WideSink sink = {wide_, (int)model_.codes};
+    WideSink sink = {wide_, (int)model_.codes, false};
     linear(operation, ports, all_rows(), sink);
 }
 

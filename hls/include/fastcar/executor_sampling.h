@@ -11,10 +11,11 @@ inline void Executor::sample_codes(const Operation& operation, CacheStreams& cac
     const SampleSettings settings = {control_.guidance, control_.inverse_temperature, control_.top_k, control_.top_p};
     const int unconditional = control_.rows - control_.clips;  // 0 without guidance
     const int each = records_.logit_rows;
-    const bool last = operation.index == each - 1;
+    const bool predicts = (control_.flags & FLAG_PROMPT) == 0;
+    const bool last = MAX_DEPTH_LAYERS == 0 || operation.index == each - 1 || !predicts;
     if (last) write_record(operation, cache);
 clip:
-    for (int clip = 0; clip < (int)control_.clips; clip++) {
+    for (int clip = 0; clip < (predicts ? (int)control_.clips : 0); clip++) {
 // not pipelined: the passes over the codes are
 #pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
         guided_logits<MAX_CODES>(wide_[clip], wide_[clip + unconditional], settings.guidance, logits_, model_.codes);
@@ -45,7 +46,7 @@ code:
         for (int word = 0; word < BEAT_WORDS; word++) {
 #pragma HLS UNROLL
             const int place = beat * BEAT_WORDS + word;
-            if (place < (int)control_.clips * each) set_word(values, word, codes_[place]);
+            if (predicts && place < (int)control_.clips * each) set_word(values, word, codes_[place]);
         }
         give(cache, values);
     }

@@ -37,7 +37,7 @@ struct Network {
         return network;
     }
 
-    const Model& model_of(int opcode) const { return is_deep(opcode) ? deep : backbone; }
+    Model model_of(int opcode) const { return is_deep(opcode) ? deep : backbone; }
 
     // Residual codes of a position; words that a row reads and a clip makes a step.
     uint32_t codes_per_position() const { return has_depth(backbone) ? depth.codes_per_position : 1; }
@@ -128,7 +128,7 @@ struct StepRecords {
 
 // What an operation of a traced step leaves behind of a row: toolkit/program/trace.py names it.
 inline uint32_t trace_row_beats(const Network& network, int opcode, int layer) {
-    const Model& model = network.model_of(opcode);
+    const Model model = network.model_of(opcode);
     const uint32_t q = model.heads * model.head_dim;
     const uint32_t qkv = q + 2 * model.kv_heads * model.head_dim;
     switch (opcode) {
@@ -211,7 +211,7 @@ inline bool is_linear(uint32_t opcode) {
 }
 
 inline LinearShape linear_shape(const Network& network, int opcode, int layer, bool int4, bool bias) {
-    const Model& model = network.model_of(opcode);
+    const Model model = network.model_of(opcode);
     const Depth& depth = network.depth;
     const int q = model.heads * model.head_dim;
     const int kv = model.kv_heads * model.head_dim;
@@ -241,7 +241,7 @@ inline int deep_head_words(const Model& model) { return 2 * model.heads + 3 * mo
 inline int word_beats(int words) { return ceil_div(words, PORTS * BEAT_WORDS); }
 
 inline int node_beats(const Network& network, const Node& node) {
-    const Model& model = network.model_of(node.opcode);
+    const Model model = network.model_of(node.opcode);
     switch (node.opcode) {
         case NORM_ATTENTION:
         case NORM_MLP:

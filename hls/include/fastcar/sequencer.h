@@ -28,6 +28,11 @@ inline bool reads_codes(const Network& network, const Control& control, int step
     return has_depth(network.backbone) && step >= (int)control.texts;
 }
 
+// What only the choice of codes needs; SAMPLE and DEPTH_SAMPLE write the record of the step, too.
+inline bool is_prediction(uint32_t opcode) {
+    return opcode == LINEAR_LOGITS || (is_deep(opcode) && opcode != DEPTH_SAMPLE);
+}
+
 inline bool is_mlp(int opcode) { return opcode == NORM_MLP || opcode == LINEAR_GATE_UP || opcode == LINEAR_DOWN; }
 
 // What a position of a start sees. The prompt has no columns: its places are in no frame.
@@ -87,7 +92,8 @@ void sequence(const Network& network, const Node* nodes, int count, const Contro
     const StateLayout deep_layout = StateLayout::deep_of(network, control);
     const int depth_begin =
         count - (DEPTH_INPUT_NODES + DEPTH_LAYER_NODES * (int)network.depth.layers + DEPTH_ENDING_NODES);
-    const int last_index = (int)network.codes_per_position() - 1;
+    const bool predicts = (control.flags & FLAG_PROMPT) == 0;
+    const int last_index = predicts ? (int)network.codes_per_position() - 1 : 0;
     Visible visible;
 #pragma HLS ARRAY_PARTITION variable=visible.columns type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=visible.column_blocks type=complete dim=1
@@ -112,7 +118,7 @@ step:
                 place = depth_begin;
             }
             const bool unused = (node.opcode == DEPTH_CODES && code == 0) || (node.opcode == DEPTH_HIDDEN && code > 0);
-            if (unused || out.leaves_out(node.opcode)) continue;
+            if (unused || (is_prediction(node.opcode) && !predicts) || out.leaves_out(node.opcode)) continue;
             const Operation operation = {(int)node.opcode, (node.flags & NODE_INT4) != 0,
                                          (node.flags & NODE_BIAS) != 0, (int)node.layer, step, position, node.eps, code};
             if (node.opcode == NORM_MLP) computes = out.computes(node.layer);
@@ -128,10 +134,10 @@ step:
                 }
             }
             out.operation(operation);
-            if (node.opcode == ATTENTION) fetch_attention(layout, visible, node.layer, out);
-            if (is_deep(node.opcode) && node.opcode == DEPTH_ATTENTION) {
-                visible.begin(code, 0, 0, 0);  // the residual codes before
-                fetch_attention(deep_layout, visible, node.layer, out);
+            if (node.opcode == ATTENTION || node.opcode == DEPTH_ATTENTION) {
+                const StateLayout caches = is_deep(node.opcode) ? deep_layout : layout;
+                if (is_deep(node.opcode)) visible.begin(code, 0, 0, 0);  // the residual codes before
+                fetch_attention(caches, visible, node.layer, out);
             }
         }
     }

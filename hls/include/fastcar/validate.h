@@ -36,10 +36,12 @@ inline Status check_depth(const Depth& depth) {
                       within(depth.head_dim, 16, MAX_HEAD_DIM) && within(depth.mlp, 16, MAX_MLP) &&
                       within(depth.codes_per_position, 1, MAX_DEPTH_CODES) && within(depth.projector, 1, MAX_PROJECTOR) &&
                       within(depth.code_dim, 16, MAX_CODE_DIM);
+    if (!fits) return BAD_MODEL;
     const bool tiles = depth.hidden == depth.heads * depth.head_dim && depth.head_dim % BEAT_BYTES == 0 &&
                        depth.mlp % 16 == 0 && depth.code_dim % 16 == 0;
-    const bool books = depth.books == 1 || depth.books == depth.codes_per_position;
-    return fits && tiles && books ? DONE : BAD_MODEL;
+    if (!tiles) return BAD_MODEL;
+    if (depth.books != 1 && depth.books != depth.codes_per_position) return BAD_MODEL;
+    return DONE;
 }
 
 inline Status check_network(const Network& network) {
@@ -101,14 +103,14 @@ inline Status check_control(const Network& network, const Control& control) {
     const bool slots = within(control.slots, quantum, MAX_SLOTS) && control.slots % quantum == 0;
     const uint64_t end = (uint64_t)control.position + control.steps;
     if (!slots || end > control.slots || end > model.positions) return BAD_CONTEXT;
-    const uint32_t known = FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS | FLAG_TRACE;
+    const uint32_t known = FLAG_REASSIGN | FLAG_TEACHER | FLAG_LOGITS | FLAG_TRACE | FLAG_PROMPT;
     const bool settings = control.flags <= known && control.policy <= 2 && control.max_age >= 1 &&
                           within(control.top_p, 1, 65536) && control.top_k >= 1 && control.sinks <= (1u << 30) &&
                           control.window <= (1u << 30) && control.columns <= (uint32_t)MAX_COLUMNS &&
                           control.padding < model.prompt_length && control.texts <= control.steps;
     if (!settings) return BAD_SETTINGS;
     const bool traced = (control.flags & FLAG_TRACE) != 0;
-    if (traced && control.steps != 1) return BAD_SETTINGS;
+    if (traced && (control.steps != 1 || (control.flags & FLAG_PROMPT) != 0)) return BAD_SETTINGS;
 
     const uint64_t embedding_end = model.embedding + (uint64_t)model.vocab * (model.hidden / BEAT_HALVES);
     const uint64_t rotary_end = model.rotary + (uint64_t)model.positions * (model.head_dim / BEAT_WORDS * 2);

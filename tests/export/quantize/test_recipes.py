@@ -8,7 +8,7 @@ import pytest
 
 from fastcar.export.quantize import RECIPES, Equalization, Recipe, get_recipe
 from fastcar.toolkit.errors import UsageError
-from fastcar.toolkit.planner.passes import RECIPES as PLANNED
+from fastcar.toolkit.planner.program import RECIPES as PLANNED
 
 
 def test_known_recipes():

@@ -12,19 +12,27 @@ import torch
 import vila_u_reference as reference
 from cli_runs import run
 from safetensors.torch import load_file
+from small_engine import small_engine
 from strong_weights import strengthened
 from transformers import LlamaForCausalLM
 
 from fastcar import generate
+from fastcar.boards import load_board
 from fastcar.export.pipeline import export_model, prepare_export
 from fastcar.export.quantize.layers import LayerQuantizer
 from fastcar.export.vila_u.synthetic import write_checkpoint
+from fastcar.hls.modes import count_modes
+from fastcar.overlays.load import Engine, engine_text
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN_NODES, Bundle
 from fastcar.toolkit.config import PADDING
 from fastcar.toolkit.errors import UsageError
+from fastcar.toolkit.evaluation.moved import MovedBytes
 from fastcar.toolkit.generation.run import Generation
+from fastcar.toolkit.planner.frame_time import shares_for_time
+from fastcar.toolkit.planner.plan import Request, plan_model
 from fastcar.toolkit.planner.shapes import load_shape
+from fastcar.toolkit.program.engine import DepthCapacity
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
 from fastcar.toolkit.video.decode import FrameDecoder
 
@@ -130,9 +138,39 @@ def test_a_four_bit_export_that_stopped_goes_on_and_makes_the_same_bundle(
     assert resumed.manifest.files == whole.manifest.files and GOLDEN_NODES in whole.manifest.files
 
 
-def test_an_engine_and_a_frame_layout_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has a depth transformer; expected a model with one code a position"):
-        prepare_export(folder, tmp_path / "b", board="kv260")
+@pytest.fixture(scope="module")
+def engine_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An engine that holds the tiny model, to the file."""
+    depth = DepthCapacity(layers=2, codes_per_position=4, code_dim=32)
+    sizes = {"rows": 4, "max_layers": 2, "max_hidden": 64, "max_mlp": 256, "max_heads": 4, "max_kv_heads": 4}
+    config = small_engine(**sizes, max_group=1, max_head_dim=16, max_slots=512, max_codes=32, depth=depth)
+    path = tmp_path_factory.mktemp("engine") / "tiny.toml"
+    path.write_text(engine_text(Engine(board="zcu104", config=config)))
+    return path
+
+
+@pytest.mark.parametrize("recipe", ["w8a8", "w4a8"])
+def test_the_engine_computes_the_same_bits(folder: Path, engine_file: Path, tmp_path: Path, recipe: str) -> None:
+    """Prompts of different lengths, guidance, replay, sinks and a window, codes read and made."""
+    packed = export_model(folder, tmp_path / "b", recipe=recipe, board=str(engine_file))
+    middle = float(np.nanmedian(generate(packed, PROMPT, frames=FRAMES, seed=3).tas))
+    settings = {"frames": FRAMES, "seed": 5, "record_logits": True, "replay": ReplaySettings((middle, middle))}
+    for attention in (None, AttentionSettings(window=20, sinks=3)):
+        runs = [
+            generate(packed, [PROMPT, "a dog"], backend=name, attention=attention, **settings)
+            for name in ("reference", "csim")
+        ]
+        assert 0.1 < runs[0].replay[1:].mean() < 0.9
+        for name in ("codes", "tas", "replay", "logits"):
+            np.testing.assert_array_equal(getattr(runs[0], name), getattr(runs[1], name))
+
+
+def test_an_engine_without_room_and_a_frame_layout_are_refused(folder: Path, engine_file: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.toml"
+    small.write_text(engine_file.read_text().replace("codes_per_position = 4", "codes_per_position = 3"))
+    with pytest.raises(UsageError, match="codes_per_position 4 of the depth transformer; expected at most 3"):
+        prepare_export(folder, tmp_path / "b", board=str(small))
+    small.unlink()
     with pytest.raises(UsageError, match="frame-layout: given for a checkpoint that has its own"):
         prepare_export(folder, tmp_path / "b", frame_layout=tmp_path / "layout.json")
     assert not list(tmp_path.iterdir())
@@ -156,6 +194,28 @@ def test_the_command_line_takes_any_words(bundle: Bundle, tmp_path: Path) -> Non
 
 def test_the_planner_counts_a_checkpoint_as_its_bundle(folder: Path, bundle: Bundle) -> None:
     of_checkpoint, of_bundle = load_shape(folder), load_shape(bundle.path)
-    for name in ("backbone", "depth", "projections", "guided"):
+    for name in ("backbone", "depth", "guided"):
         assert getattr(of_checkpoint, name) == getattr(of_bundle, name)
     assert of_checkpoint.frame_layout == of_bundle.frame_layout
+
+
+def test_planner_and_simulation_agree_on_a_run(folder: Path, engine_file: Path, tmp_path: Path) -> None:
+    """Bytes a step of the run's own decisions, but for what a start reads once; and the time of a dense frame."""
+    packed = export_model(folder, tmp_path / "b", recipe="w4a8", board=str(engine_file))
+    middle = float(np.nanmedian(generate(packed, PROMPT, frames=FRAMES, seed=3).tas))
+    simulation, replay = open_backend("csim", packed), ReplaySettings((middle, middle))
+    run = generate(packed, PROMPT, frames=FRAMES, seed=3, replay=replay, backend=simulation)
+    starts = [(start.control, start.replays) for start in simulation.starts if start.decodes]
+    engine, board = packed.manifest.engine, load_board("zcu104")
+    rate = board.sustained_beats_per_cycle(engine.clock_mhz)
+    counted = count_modes(simulation.library, simulation.packed.program, starts, rate)
+    saved = counted["dense"].bytes_per_step - counted["replay+drs"].bytes_per_step
+    assert saved > 1000
+    assert MovedBytes(packed).per_step(run) == counted["replay+drs"].bytes_per_step - 2 * 16 / PLACES
+
+    planned = plan_model(Request(load_shape(packed.path), "zcu104", recipe="w4a8", engine=str(engine_file)))
+    assert planned.modes["dense"].counts.frames[1] == pytest.approx(counted["dense"].cycles_per_step, rel=0.01)
+    shares = shares_for_time(
+        packed, 0.9 * PLACES * counted["replay+drs"].cycles_per_step / engine.clock_mhz / 1e6, 3, 2
+    )
+    assert shares[0] == 0 and all(0 < share <= 1 for share in shares[1:])

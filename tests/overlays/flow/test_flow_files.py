@@ -35,7 +35,7 @@ def built(build: Build, vendor: FakeVendor) -> Build:
 
 
 def test_options_cover_the_configuration() -> None:
-    assert set(OPTIONS) == set(EngineConfig.model_fields) - {"name"}
+    assert set(OPTIONS) == set(EngineConfig.model_fields) - {"name", "depth"}
     assert OPTIONS["clock_mhz"] == "--clock" and OPTIONS["weight_fifo_beats"] == "--weight-fifo-beats"
 
 

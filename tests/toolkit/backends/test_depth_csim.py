@@ -226,16 +226,15 @@ def test_counters_are_those_of_the_run(depth, reassign):
     counters, codes = backend.counters(), model.depth.config.codes_per_position
     skipped = int(record.replay.all(axis=2).sum()) if reassign else 0
     assert counters["rows_replayed"] == record.replay.sum() and counters["passes_skipped"] == skipped
-    prompt, read = model.layout.prompt_length, len(record.codes) - 1
-    assert counters["steps_done"] == prompt + read
-    times = {Opcode.PROJECT: read, Opcode.DEPTH_HIDDEN: prompt + read}
-    times |= {Opcode.DEPTH_CODES: (codes - 1) * (prompt + read)}
+    prompt, chosen = model.layout.prompt_length - 1, len(record.codes)  # the prompt's last step chooses, too
+    assert counters["steps_done"] == prompt + chosen
+    times = {Opcode.PROJECT: chosen - 1, Opcode.DEPTH_HIDDEN: chosen, Opcode.DEPTH_CODES: (codes - 1) * chosen}
     expected = mlp = 0
     for descriptor in backend.packed.program[2:]:
         node = NODE.unpack(descriptor)
         opcode = Opcode(node["opcode"])
-        inside = codes if opcode > Opcode.DEPTH_CODES else 1
-        expected += node["beats"] * times.get(opcode, inside * (prompt + read))
+        often = codes * chosen if opcode > Opcode.DEPTH_CODES else prompt + chosen
+        expected += node["beats"] * times.get(opcode, often)
         if opcode in (Opcode.NORM_MLP, Opcode.LINEAR_GATE_UP, Opcode.LINEAR_DOWN) and node["layer"] == 0:
             mlp += node["beats"]
     assert [counters[f"weight_beats{port}"] for port in range(4)] == [expected - skipped * mlp] * 4

@@ -127,7 +127,7 @@ def test_only_a_phase(folder: Path, vendor: FakeVendor) -> None:
 def test_an_engine_that_does_not_fit(folder: Path, vendor: FakeVendor) -> None:
     outcome = run("overlay", "build", "--board", "kv260", "--groups", "16", "--out", folder)
     *lines, told = outcome.stderr.splitlines()
-    assert outcome.code == 2 and told.endswith("Set groups to 3, the most that fit.")
+    assert outcome.code == 2 and told.endswith("Set groups to 2, the most that fit.")
     assert re.search(r"^total +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+$", "\n".join(lines), re.M), "unit by unit, a line each"
     assert not folder.exists() and vendor.journal == []
 

@@ -19,7 +19,7 @@ from car_like import LAYOUT, copy_of, edit_manifest
 from cli_runs import run as fastcar_run
 from tiny_sweep import Here, same_results
 
-from fastcar.export.overlay.compile import ProgramPlan
+from fastcar.export.overlay.compile import ProgramPlan, int4_linears
 from fastcar.hls.counting import ANY_ENGINE
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import Bundle
@@ -38,7 +38,6 @@ from fastcar.toolkit.evaluation.sweep import Plan, plan_sweep, run_sweep
 from fastcar.toolkit.generation.calibrate import thresholds_for_ratio
 from fastcar.toolkit.generation.run import generate
 from fastcar.toolkit.generation.score import cross_entropy
-from fastcar.toolkit.planner.passes import int4_layers
 from fastcar.toolkit.program.descriptors import Opcode
 from fastcar.toolkit.report import summary
 from fastcar.toolkit.settings import AttentionSettings, ReplaySettings
@@ -132,7 +131,7 @@ def test_thresholds_are_found_on_other_prompts(bundle: Bundle, swept) -> None:
 def test_bytes_are_less_by_the_weights_that_are_not_read(bundle: Bundle, swept) -> None:
     """Weights as packed: of layers whose rows all replay, gate, up and down are not read, all else is."""
     manifest = bundle.manifest
-    nodes = ProgramPlan(manifest.config, manifest.frame_layout, int4_layers("w8a8"), ANY_ENGINE).nodes
+    nodes = ProgramPlan(manifest.config, manifest.frame_layout, int4_linears(8), ANY_ENGINE).nodes
     mlp = sum(4 * 16 * n["beats"] for n in nodes if n["opcode"] in (Opcode.LINEAR_GATE_UP, Opcode.LINEAR_DOWN))
     each = mlp / manifest.config.layers
     assert each >= 3 * manifest.config.hidden * manifest.config.mlp

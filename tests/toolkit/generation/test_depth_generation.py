@@ -25,6 +25,7 @@ from fastcar.toolkit.evaluation.metrics import code_agreement
 from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate, uniforms
 from fastcar.toolkit.generation.score import cross_entropy
+from fastcar.toolkit.planner.program import shape_program
 from fastcar.toolkit.planner.shapes import load_shape
 from fastcar.toolkit.settings import ReplaySettings, SamplingSettings
 
@@ -154,14 +155,13 @@ def test_a_difference_of_the_depth_transformer_is_located(bundle: Bundle):
     assert difference.node.startswith("QuantLinear") and difference.index == (0, 0, 5) and difference.layer is None
 
 
-def test_the_planner_counts_the_linear_layers_of_the_bundle(bundle: Bundle):
-    """Its shape says how often each is used a position; the weights themselves say how many there are."""
-    shape, depth = load_shape(bundle.path), bundle.manifest.depth
-    assert shape.depth.codes == CODES and shape.depth.codes_per_position == DEPTH_CODES
-    planned = {(projection.inputs, projection.outputs): projection.times for projection in shape.projections}
-    weights = bundle.model()[0].depth
-    found = {linear.values.shape: 1 for linear in (*weights.projector, weights.in_mlp_2)}
-    assert planned == found | {weights.in_mlp_1.values.shape: depth.codes_per_position - 1}
+def test_what_the_planner_knows_of_the_bundle(bundle: Bundle):
+    """All that a program needs; of this model there is none, for its heads are no multiples of a beat."""
+    shape = load_shape(bundle.path)
+    assert (shape.depth, shape.backbone) == (bundle.manifest.depth, bundle.manifest.config)
+    assert shape.depth.codes_per_position == DEPTH_CODES and shape.frame_layout.codes == CODES
+    with pytest.raises(UsageError, match="depth: head_dim of the depth transformer 8; expected a multiple of 16"):
+        shape_program(shape, "w8a8")
 
 
 def test_inspect_tells_of_the_depth_transformer(bundle: Bundle):

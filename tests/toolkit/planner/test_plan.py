@@ -7,14 +7,16 @@ import re
 import pytest
 
 from fastcar.boards import board_names, load_board
+from fastcar.export.overlay.compile import ProgramPlan, int4_linears
 from fastcar.hls.resources import RESOURCES, budget, estimate_on, is_within, total
+from fastcar.toolkit.backends.engine import state_layout
 from fastcar.toolkit.errors import FitError, UsageError
 from fastcar.toolkit.planner.clip import Replay
 from fastcar.toolkit.planner.energy import power
 from fastcar.toolkit.planner.limits import CLOSE
 from fastcar.toolkit.planner.memory_fit import MIB, largest, memory_need
-from fastcar.toolkit.planner.passes import int4_layers, passes
 from fastcar.toolkit.planner.plan import Plan, Request, plan_model
+from fastcar.toolkit.planner.program import shape_program
 from fastcar.toolkit.planner.shapes import load_shape, shape_names
 from fastcar.toolkit.planner.step import Rows
 from fastcar.toolkit.settings import FULL_ATTENTION, AttentionSettings
@@ -88,7 +90,7 @@ def test_a_step_takes_what_its_bytes_take_or_the_limit_is_named(name: str, board
 def test_what_does_not_fit_is_summed_up() -> None:
     with pytest.raises(FitError) as caught:
         plan("vila-u-7b", "kv260")
-    need = memory_need(passes(load_shape("vila-u-7b"), int4_layers("w4a8")), Rows(2, 1))
+    need = memory_need(shape_program(load_shape("vila-u-7b"), "w4a8"), Rows(2, 1))
     numbers = [int(text.replace(",", "")) for text in re.findall(r"([\d,]+) MiB  ", caught.value.dump)]
     assert sum(numbers[:-2]) == pytest.approx(numbers[-2], abs=3) == round(need.total / MIB)
     assert numbers[-1] == round(largest(load_board("kv260"))[0] / MIB)
@@ -112,7 +114,8 @@ def test_what_is_called_nearest_fits_and_one_layer_more_does_not(name: str, boar
                 "frame_layout": shape.frame_layout.model_copy(update={"frames": int(frames)}),
             }
             shape = shape.model_copy(update=parts)
-            sizes.append(memory_need(passes(shape, int4_layers(named)), Rows(1, 1) if one_row else Rows(2, 1)).total)
+            rows_of = Rows(1, 1) if one_row else Rows(2, 1)
+            sizes.append(memory_need(shape_program(shape, named), rows_of).total)
         assert sizes[0] <= most < sizes[1]
 
 
@@ -125,7 +128,7 @@ def test_a_device_that_holds_no_engine_is_nobodys_nearest() -> None:
     assert total and allowed and int(total[1]) > int(allowed[1]) == 59_976
     assert nearest.strip() == "as it is: on kr260, kv260, u280 (estimates only), zcu102, zcu104, zcu106"
 
-    with pytest.raises(FitError, match="5,022 MiB") as caught:
+    with pytest.raises(FitError, match="5,044 MiB") as caught:
         plan("vila-u-7b", "ultra96v2")
     assert "layers in" not in caught.value.dump and "other built-in shapes" not in caught.value.dump
 
@@ -144,7 +147,8 @@ def test_time_of_what_does_not_fit() -> None:
     found = plan_model(Request(shape, "zcu102", anyway=True))
     assert found.step is None
     mode = found.modes["dense"]
-    weights = (6.476e9 + 4 * 0.472e9 + 31e6) * 17 / 32 + 4 * 2560 * 16384
+    depth, projections = 4 * (0.472e9 * 17 / 32 + 2560 * 16384), 31e6
+    weights = 6.476e9 * 17 / 32 + depth + projections
     cached = 2 * 2 * 32 * 4096 * (64 + 128)  # keys and values of two rows, half way through the frame
     assert mode.counts.bytes_per_step == pytest.approx(weights + cached, rel=0.01)
     assert mode.seconds_per_step == pytest.approx(mode.counts.bytes_per_step / (17.07e9 * 0.85), rel=0.07)
@@ -152,10 +156,24 @@ def test_time_of_what_does_not_fit() -> None:
 
 def test_memory_of_a_shape_by_hand() -> None:
     """Keys and values of 8 bits for 2112 slots, replayed outputs of 16 bits and their ages."""
-    need = memory_need(passes(load_shape("llama-1.1b"), int4_layers("w4a8")), Rows(2, 1))
+    need = memory_need(shape_program(load_shape("llama-1.1b"), "w4a8"), Rows(2, 1))
     assert need.caches == 2 * 2 * 22 * 4 * 64 * 2112
     assert need.replayed == 256 * 22 * 2 * (2 * 2048 + 16)
     assert need.total == sum(size for _, size in need.parts())
+
+
+def test_memory_with_a_depth_transformer_is_that_of_the_packed_program() -> None:
+    """Every byte of program and weights, and of the buffer that a clip's back end would ask for."""
+    shape = load_shape("vila-u-7b")
+    config, layout, depth = shape.backbone, shape.frame_layout, shape.depth
+    engine = plan("vila-u-7b", "zcu102", anyway=True).engine.config
+    packed = ProgramPlan(config, layout, int4_linears(4, depth), engine, depth=depth)
+    buffer = state_layout(config, layout, 2, 1, layout.positions, depth=depth)
+    need = memory_need(shape_program(shape, "w4a8"), Rows(2, 1))
+    thresholds = 16 * (buffer.total_beats - buffer.thresholds)
+    assert need.total == packed.bytes + 16 * buffer.total_beats
+    assert need.caches == 2 * 2 * 32 * 32 * 128 * 2112 + 6 * 2 * 2 * 2560 * 64
+    assert need.records == thresholds + 64 * len(packed.program())
 
 
 def test_engines_that_are_asked_for() -> None:

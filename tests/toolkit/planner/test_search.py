@@ -13,21 +13,32 @@ from fastcar.hls.memories import Memory
 from fastcar.hls.resources import RESOURCES, budget, estimate, estimate_on, placement, total
 from fastcar.hls.units import units
 from fastcar.overlays import load_engine
+from fastcar.overlays.flow.choose import choose_engine
 from fastcar.overlays.load import engine_text
+from fastcar.toolkit.config import DepthConfig
 from fastcar.toolkit.errors import UsageError
 from fastcar.toolkit.planner.clip import Replay
-from fastcar.toolkit.planner.passes import int4_layers, passes
 from fastcar.toolkit.planner.plan import Request, plan_model
-from fastcar.toolkit.planner.search import CLOCKS, GROUPS, VECTORS, engine_memory, search_engine, sized_engine
+from fastcar.toolkit.planner.program import shape_program
+from fastcar.toolkit.planner.search import (
+    CLOCKS,
+    GROUPS,
+    VECTORS,
+    _Ranking,
+    engine_memory,
+    search_engine,
+    sized_engine,
+)
 from fastcar.toolkit.planner.shapes import load_shape
 from fastcar.toolkit.planner.step import Rows, StepCounter
+from fastcar.toolkit.program.engine import DepthCapacity
 
-PARTS = passes(load_shape("llama-1.1b"), int4_layers("w4a8"))
+PROGRAM = shape_program(load_shape("llama-1.1b"), "w4a8")
 ROWS = Rows(2, 1)
 
 
 def seconds(engine, board) -> float:
-    step = StepCounter(counter_of_any_engine(), PARTS, ROWS, engine, engine_memory(board, engine.clock_mhz))
+    step = StepCounter(counter_of_any_engine(), PROGRAM, ROWS, engine, engine_memory(board, engine.clock_mhz))
     counts = step.counts(1040, np.zeros((1, 22), np.uint32), True)
     return sum(one.cycles for one in counts.values()) / engine.clock_mhz
 
@@ -36,8 +47,8 @@ def seconds(engine, board) -> float:
 def test_no_engine_within_the_budget_is_faster(name: str) -> None:
     """Of every number of groups and every vector, with the FIFOs and the clock found."""
     board = load_board(name)
-    base = sized_engine("tried", PARTS, 2, board.overlay.clock_mhz)
-    found = search_engine(board, PARTS, ROWS, None, counter_of_any_engine(), base).engine
+    base = sized_engine("tried", PROGRAM, 2, board.overlay.clock_mhz)
+    found = search_engine(board, PROGRAM, ROWS, None, counter_of_any_engine(), base).engine
     usable = budget(board)
     best = seconds(found, board)
     for groups, vector in product(GROUPS, VECTORS):
@@ -66,9 +77,9 @@ def test_the_memory_an_engine_gets(name: str) -> None:
 
 def test_what_nothing_fits() -> None:
     board = load_board("ultra96v2")
-    base = sized_engine("tried", PARTS, 32, 300)
+    base = sized_engine("tried", PROGRAM, 32, 300)
     with pytest.raises(UsageError, match=r"tried on ultra96v2: the least engine for it takes .*lut.* \(estimated\)"):
-        search_engine(board, PARTS, Rows(32, 16), Replay(0.5, "all"), counter_of_any_engine(), base)
+        search_engine(board, PROGRAM, Rows(32, 16), Replay(0.5, "all"), counter_of_any_engine(), base)
 
 
 def test_its_file_is_one_that_the_build_reads(tmp_path) -> None:
@@ -80,10 +91,60 @@ def test_its_file_is_one_that_the_build_reads(tmp_path) -> None:
     assert load_board(again.board).name == "kv260"
 
 
+@pytest.mark.parametrize("board", ["kv260", "zcu104"])
+def test_of_a_depth_transformer_too(board: str, tmp_path) -> None:
+    """Capacities hold both transformers, each at its own widths; the file brings them back."""
+    shape = load_shape("vila-u-7b")
+    engine = plan_model(Request(shape, board, anyway=True)).engine
+    config, depth = engine.config, DepthCapacity(layers=6, codes_per_position=4, code_dim=256)
+    assert config.depth == depth
+    assert (config.max_heads, config.max_kv_heads, config.max_head_dim) == (40, 40, 128)
+    assert (config.max_hidden, config.max_mlp, config.max_codes) == (4096, 11008, 16384)
+    config.check(shape.backbone, shape.frame_layout, shape.depth)
+    for field, less in (("max_heads", 39), ("max_codes", 16376), ("depth", depth.model_copy(update={"layers": 5}))):
+        with pytest.raises(UsageError):
+            config.model_copy(update={field: less}).check(shape.backbone, shape.frame_layout, shape.depth)
+
+    path = tmp_path / f"{config.name}.toml"
+    path.write_text(engine_text(engine))
+    again = load_engine(path)
+    assert again.config == config and again.config.build_id == config.build_id
+    chosen, target = choose_engine(None, str(path), {"rows": 1})
+    assert chosen.config.depth == depth and chosen.config.rows == 1 and target.name == board
+    planned = plan_model(Request(shape, board, rows=2, engine=str(path), anyway=True))
+    assert planned.origin == "given" and planned.engine.config == config
+
+
+def test_a_wide_depth_transformer_sets_the_widths() -> None:
+    """Off tile sizes, and wider than its backbone in everything."""
+    shape = load_shape("llama-1.1b")
+    depth = DepthConfig(hidden=2352, layers=3, heads=49, mlp=6000, codes_per_position=5, code_dim=80)
+    shape = shape.model_copy(update={"depth": depth})
+    engine = sized_engine("tried", shape_program(shape, "w8a8"), 2, 300)
+    assert (engine.max_hidden, engine.max_mlp, engine.max_heads, engine.max_kv_heads) == (2368, 6016, 49, 49)
+    assert (engine.max_head_dim, engine.max_group, engine.depth.code_dim) == (64, 8, 96)
+    engine.check(shape.backbone, shape.frame_layout, shape.depth)
+
+
+def test_layers_that_are_left_out_are_counted() -> None:
+    """The time that ranks an engine is that of the whole step, though two layers of it are counted."""
+    board, shape = load_board("zcu104"), load_shape("vila-u-7b")
+    program = shape_program(shape, "w4a8")
+    base = sized_engine("tried", program, 2, 300).model_copy(update={"groups": 2, "vector": 8})
+    ranked = _Ranking(board, program, ROWS, None, counter_of_any_engine()).time(base)
+    memory = engine_memory(board, 300)
+    step = StepCounter(counter_of_any_engine(), program, ROWS, base, memory)
+    position = shape.frame_layout.trained_positions // 2
+    counted = step.counts(position, np.zeros((1, 32), np.uint32), True)
+    assert ranked == pytest.approx(sum(one.cycles for one in counted.values()) / 300e6, rel=0.01)
+
+
 def test_arrays_move_only_where_block_rams_are_short() -> None:
     kv260 = load_board("kv260")
     assert placement(load_engine("kv260").config, kv260) == {}
-    wide = sized_engine("tried", PARTS, 2, 300).model_copy(update={"groups": 2, "vector": 8, "weight_fifo_beats": 8192})
+    wide = sized_engine("tried", PROGRAM, 2, 300).model_copy(
+        update={"groups": 2, "vector": 8, "weight_fifo_beats": 8192}
+    )
     bound = placement(wide, kv260)
     assert bound and set(bound.values()) <= {"uram", "lutram"}
     before, after = total(estimate(wide)), total(estimate_on(wide, kv260))
@@ -96,7 +157,7 @@ def test_arrays_move_only_where_block_rams_are_short() -> None:
 def test_without_ultraram_arrays_go_to_luts_or_stay() -> None:
     board = load_board("zcu102")
     for rows in (2, 8):
-        engine = sized_engine("tried", PARTS, rows, 300).model_copy(update={"groups": 8, "vector": 8})
+        engine = sized_engine("tried", PROGRAM, rows, 300).model_copy(update={"groups": 8, "vector": 8})
         assert set(placement(engine, board).values()) <= {"lutram"}
 
 

@@ -11,8 +11,11 @@ import pytest
 from fastcar import Bundle
 from fastcar.toolkit.errors import BundleError, CheckpointError, UsageError
 from fastcar.toolkit.planner import shapes
-from fastcar.toolkit.planner.passes import int4_layers, passes
+from fastcar.toolkit.planner.memory_fit import memory_need
+from fastcar.toolkit.planner.program import shape_program
 from fastcar.toolkit.planner.shapes import load_shape, shape_names
+from fastcar.toolkit.planner.step import Rows
+from fastcar.toolkit.program.descriptors import DEPTH_LAYER
 
 
 def weights(name: str) -> int:
@@ -30,19 +33,22 @@ def test_weights_of_the_built_in_shapes(name: str, millions: float) -> None:
 
 
 def test_the_depth_transformer_has_the_weights_that_are_known_of_it() -> None:
-    """0.47 G, read four times a position, once for each residual code."""
-    _, depth, *_ = passes(load_shape("vila-u-7b"), int4_layers("w8a8"))
-    c = depth.config
-    assert c.layers * (4 * c.hidden**2 + 3 * c.hidden * c.mlp) == pytest.approx(0.47e9, rel=0.01)
-    assert depth.steps == 4 and depth.times == 1
-    assert depth.weight_bytes == pytest.approx(0.472e9 + 2560 * 16384, rel=0.01)
+    """0.47 G of its layers; beside them the classifier, two inputs, a codebook in binary16 and the projector."""
+    nodes = shape_program(load_shape("vila-u-7b"), "w8a8").nodes
+    layers = sum(node["inputs"] * node["outputs"] for node in nodes if node["opcode"] in DEPTH_LAYER)
+    assert layers == pytest.approx(0.47e9, rel=0.01)
+    weights = memory_need(shape_program(load_shape("vila-u-7b"), "w8a8"), Rows(2, 1)).weights
+    words = 2 * (6 * 9 * 2560 + 16384 + 2 * 2560) + 2 * 2560 * (2 * 6 + 1) + 5 * 40 * 6 + 4 * 2560
+    beside = 2560 * 16384 + (4096 + 256) * 2560 + 2 * 16384 * 256
+    assert weights["depth transformer"] == pytest.approx(layers + beside + 4 * words, rel=1e-4)
+    assert weights["projections"] == (256 + 4096 + 2 * 2 * 4) * 4096
 
 
 @pytest.mark.parametrize("name", shape_names())
 def test_every_shape_can_be_planned(name: str) -> None:
     shape = load_shape(name)
     assert shape.source or name == "car"
-    assert all(one.plan.program().size for one in passes(shape, int4_layers("w4a8")))
+    assert shape_program(shape, "w4a8").program().size
 
 
 def test_of_a_bundle(bundle_w4a8: Path) -> None:
@@ -72,7 +78,7 @@ def test_of_a_hugging_face_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "frame_layout.json").write_text(json.dumps(told))
     shape = load_shape(tmp_path)
     assert (shape.name, shape.backbone.layers, shape.frame_layout.codes, shape.guided) == ("small", 3, 40, True)
-    assert passes(shape, int4_layers("w8a8"))
+    assert shape_program(shape, "w8a8").config == shape.backbone
 
 
 @pytest.mark.parametrize(
@@ -87,25 +93,29 @@ def test_no_checkpoint(tmp_path: Path, text: str, found: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("head_dim = 64", "head_dim = 8", "backbone: head_dim 8; expected a multiple of 16. No engine"),
-        ("layers = 22", "layers = 1000000000", "backbone: layers 1000000000; expected at most 256"),
+        ("head_dim = 64", "head_dim = 8", "head_dim 8; expected a multiple of 16. No engine"),
+        ("layers = 22", "layers = 1000000000", "layers 1000000000; expected at most 256"),
         ("[16, 16]", "[4096, 4096]", "frame_layout: 134217760 positions of 8 frames, at most 65536"),
-        ("codes = 1024", "codes = 40000\n", "backbone: codes 40000; expected at most 32768"),
+        ("codes = 1024", "codes = 40000\n", "codes 40000; expected at most 32768"),
     ],
 )
 def test_what_no_engine_holds(old: str, new: str, told: str, tmp_path: Path) -> None:
     text = (Path(shapes.__file__).parent / "shapes/llama-1.1b.toml").read_text()
     (tmp_path / "odd.toml").write_text(text.replace(old, new).replace("vocab = 1280", "vocab = 50000"))
     with pytest.raises(UsageError, match=r"odd(\.toml)?: " + re.escape(told)):
-        passes(load_shape(str(tmp_path / "odd.toml")), int4_layers("w4a8"))
+        shape_program(load_shape(str(tmp_path / "odd.toml")), "w4a8")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
         ("heads = 40", "heads = 39", "depth: hidden 2560 must be a multiple of heads 39"),
-        ("heads = 40", "heads = 512", "hidden / heads, 5, must be even"),
-        ("mlp = 10_240", "mlp = 3", "mlp 3 must be 12 or more"),
+        ("heads = 40", "heads = 64", "heads 64 of the depth transformer; expected at most 63. No engine of this kind"),
+        ("heads = 40", "heads = 10", "head_dim 256 of the depth transformer; expected at most 128"),
+        ("mlp = 10_240", "mlp = 3", "mlp of the depth transformer 3; expected a multiple of 16"),
+        ("position = 4", "position = 17", "codes_per_position 17 of the depth transformer; expected at most 16"),
+        ("codes = 16_384", "codes = 16_384\nafter_row = [3]", "frame_layout: after_row holds 3, which is a code"),
+        ("codes = 16_384", "codes = 1\nafter_row = [3]", "separators between positions of several codes"),
     ],
 )
 def test_depth_transformers_that_cannot_be_counted(old: str, new: str, told: str, tmp_path: Path) -> None:
@@ -113,7 +123,7 @@ def test_depth_transformers_that_cannot_be_counted(old: str, new: str, told: str
     assert old in text
     (tmp_path / "odd.toml").write_text(text.replace(old, new))
     with pytest.raises(UsageError, match=re.escape(told)):
-        load_shape(str(tmp_path / "odd.toml"))
+        shape_program(load_shape(str(tmp_path / "odd.toml")), "w4a8")
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
@@ -148,21 +158,6 @@ def test_context_frames_of_ivideogpt_are_its_prompt() -> None:
     layout = load_shape("ivideogpt-medium").frame_layout
     assert layout.prompt_length == 2 * 257 - 1 and layout.tokens_per_frame == 17
     assert layout.positions == 2 * 257 + 14 * 17 - 1
-
-
-def test_separators_of_a_model_whose_codes_are_embedded_elsewhere() -> None:
-    """The backbone's codes are left out of its program, the separators are not."""
-    shape = load_shape("vila-u-7b")
-    plain = shape.frame_layout
-    separated = plain.model_copy(update={"after_row": (48_387 + 1,), "before_frame": (5, 6)})
-    backbone = shape.backbone.model_copy(update={"vocab": 48_389})
-    one, other = (
-        passes(shape.model_copy(update=parts), int4_layers("w8a8"))[0]
-        for parts in ({}, {"frame_layout": separated, "backbone": backbone})
-    )
-    assert other.layout.tokens_per_frame == 16 * 17 + 2
-    assert other.config.vocab == one.config.vocab + 3
-    assert max(other.layout.separators) < other.config.vocab
 
 
 def test_separators_outside_the_vocabulary(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from small_engine import small_engine
 
 from fastcar.hls import build
 from fastcar.hls.codegen import config_header, records_header
-from fastcar.toolkit.config import BackboneConfig, FrameLayout
+from fastcar.toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from fastcar.toolkit.program import descriptors, memory, registers
 from fastcar.toolkit.program.memory import StateLayout
 from fastcar.toolkit.program.words import Record, Word
@@ -41,7 +41,7 @@ def test_missing_and_unknown_fields() -> None:
 
 def test_descriptors_are_64_bytes_and_registers_unique() -> None:
     assert descriptors.MODEL.length == descriptors.NODE.length == 16 == descriptors.WORDS
-    for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT):
+    for record in (descriptors.MODEL, descriptors.DEPTH, descriptors.NODE, registers.CONTROL, registers.REPORT):
         names = [word.name for word in record.words]
         assert len(names) == len(set(names)) <= record.length
     assert sorted(registers.STATUS) == list(range(len(registers.STATUS)))
@@ -50,8 +50,10 @@ def test_descriptors_are_64_bytes_and_registers_unique() -> None:
 
 def test_opcodes_of_a_layer_are_consecutive() -> None:
     """The engine counts on from NORM_ATTENTION and NORM_FINAL to know what must come next."""
-    order = [code.value for code in (*descriptors.LAYER, *descriptors.ENDING)]
-    assert order == list(range(order[0], order[0] + len(order)))
+    deep = (*descriptors.DEPTH_INPUTS, *descriptors.DEPTH_LAYER, *descriptors.DEPTH_ENDING)
+    for run in ((*descriptors.LAYER, *descriptors.ENDING), deep):
+        order = [code.value for code in run]
+        assert order == list(range(order[0], order[0] + len(order)))
 
 
 def test_constants_are_the_kernels() -> None:
@@ -64,7 +66,7 @@ def test_constants_are_the_kernels() -> None:
 
 def test_headers_hold_every_word_and_the_build() -> None:
     text = records_header()
-    for record in (descriptors.MODEL, descriptors.NODE, registers.CONTROL, registers.REPORT):
+    for record in (descriptors.MODEL, descriptors.DEPTH, descriptors.NODE, registers.CONTROL, registers.REPORT):
         body = re.search(rf"struct {record.name} {{(.*?)}};", text, re.DOTALL)[1]
         fields = re.findall(r"^    (?:uint32_t|int32_t|float) (\w+);", body, re.MULTILINE)
         assert fields == [word.name for word in record.words]
@@ -87,9 +89,21 @@ def test_state_layout_has_no_overlap() -> None:
     caches = 3 * 4 * 2 * 2 * 128 * 16 // 16  # layers, rows, K and V, heads, slots of one beat
     replayed = 20 * 3 * 4 * (48 // 8 + 1)
     assert (layout.cache_beats, layout.replay_beats) == (caches, replayed)
-    assert layout.thresholds == caches + replayed and layout.input == layout.thresholds + 2
+    assert layout.thresholds == caches + replayed and layout.paddings == layout.thresholds + 2
+    assert layout.input == layout.paddings + 1
     assert layout.output == layout.input + 20 * (1 + 1)
     assert layout.total_beats == layout.output + 20 * (1 + 1 + 6 + 2 * 10)
+
+
+def test_state_layout_of_a_depth_transformer() -> None:
+    """Its caches, of one block of slots a port, behind the replayed outputs; three words a row in the records."""
+    config = BackboneConfig(hidden=48, layers=3, heads=6, kv_heads=2, head_dim=16, mlp=56, vocab=7)
+    frames = FrameLayout(prompt_length=3, frames=6, grid=(4, 5), code_offset=7, codes=37)
+    depth = DepthConfig(hidden=64, layers=2, heads=4, mlp=96, codes_per_position=3, code_dim=48)
+    plain, layout = (StateLayout.for_clip(config, frames, 4, 2, 123, 20, True, depth=deep) for deep in (None, depth))
+    assert layout.thresholds == plain.thresholds + 2 * 4 * 2 * 4 * 64 * 16 // 16  # layers, rows, K and V, heads, slots
+    assert layout.input_parts == {"tokens": 3, "uniforms": 2}
+    assert layout.output_parts == plain.output_parts | {"codes": 2, "logits": 2 * 3 * 10}
 
 
 def test_every_header_is_guarded_and_named_by_its_file() -> None:
