@@ -24,7 +24,7 @@ from fastcar.export.vila_u.synthetic import write_checkpoint
 from fastcar.overlays import Engine
 from fastcar.toolkit.backends.pynq import PynqBackend
 from fastcar.toolkit.backends.registry import DeviceChoice, open_backend
-from fastcar.toolkit.board.fit import clip_memory, fit_bundle
+from fastcar.toolkit.board.fit import clip_memory, engines_for, fit_bundle
 from fastcar.toolkit.bundle.bundle import Bundle
 from fastcar.toolkit.config import PADDING
 from fastcar.toolkit.errors import BundleError, UsageError
@@ -108,9 +108,9 @@ def test_self_test_of_an_exported_bundle(vila_u: Bundle) -> None:
 
 def test_columns_with_sinks_behind_the_padding_are_refused(vila_u: Bundle) -> None:
     """Where a row's sinks would reach into the frames; by the engine alone."""
-    attention = AttentionSettings(30, 9, 1)
+    attention = AttentionSettings(vila_u.manifest.frame_layout.prompt_length, 9, 1)
     settings = {"attention": attention, "sampling": vila_u.manifest.sampling, "prompt": "a red car", "frames": 1}
-    with pytest.raises(UsageError, match="--attention: 30 sinks behind [0-9]+ positions of padding, with columns"):
+    with pytest.raises(UsageError, match="--attention: [0-9]+ sinks behind [0-9]+ positions of padding, with columns"):
         clip(vila_u, "csim", **settings)
     clip(vila_u, "onnxruntime", **settings)
 
@@ -128,11 +128,16 @@ def test_command_line(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_which_boards_run_it(bundle: Bundle, tmp_path: Path) -> None:
-    fit = fit_bundle(bundle, load_board("kv260"))
-    assert fit.runs and fit.packed_for == "deep" and fit.engines == ("deep",) and fit.steps == ()
+    """Engines with room for its depth transformer, and no others; memory as the bundle is packed."""
+    board = load_board("kv260")
+    fit, known = fit_bundle(bundle, board), {engine.config.name: engine.config for engine in engines_for(board)}
+    taking = {name for name, config in known.items() if config.depth is not None}
+    assert fit.runs and fit.packed_for == "deep" and fit.steps == () and set(fit.engines) == {"deep", *taking}
     assert 0 <= fit.memory.weights - bundle.packed().weights.nbytes < 1 << 12
-    other = fit_bundle(bundle, load_board("zcu102"))
-    assert not other.runs and "a model with a depth transformer" in other.reasons[0]
+    wide = depth_bundle(tmp_path / "wide", DEPTH.model_copy(update={"layers": 64}), shape=SHAPE)
+    refused = fit_bundle(wide, board)
+    assert not refused.runs and len(refused.reasons) == len(known)
+    assert all("depth transformer" in reason for reason in refused.reasons)
     plain = depth_bundle(tmp_path / "plain", DEPTH, shape=SHAPE)
     assert clip_memory(plain, ENGINE) == clip_memory(bundle, ENGINE), "planned as it is packed"
     with pytest.raises(UsageError, match="a model with a depth transformer"):
