@@ -17,7 +17,12 @@ from .program.trace import code_of, kind_of, layer_of
 __all__ = ["Check", "NodeDifference", "NodeResult", "SelfTestReport", "self_test"]
 
 Progress = Callable[[str, int, int], None]
-PER_CLIP = ("logits", "sample")  # the other nodes compute a row for each row of the step
+PER_CLIP = (
+    "logits",
+    "sample",
+    "depth.logits",
+    "depth.sample",
+)  # kinds; the other nodes compute a row for each row of the step
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class NodeDifference:
     expected: float
 
     def __str__(self) -> str:
-        kind = "clip" if self.node in PER_CLIP else "row"
+        kind = "clip" if kind_of(self.node) in PER_CLIP else "row"
         index = f", index {', '.join(map(str, self.index[1:]))}" if self.index[1:] else ""
         place = f"position {self.position}, {self.node}, {kind} {self.index[0]}{index}"
         return f"{place}: {self.found}; expected {self.expected}"

@@ -11,6 +11,7 @@ from random_models import CODES, depth_config, random_depth_model
 from fastcar.export.lower.body import IR_VERSION, OPSET, Body
 from fastcar.export.lower.depth import lower_depth
 from fastcar.export.lower.graph import lower_backbone
+from fastcar.export.overlay.compile import pack_model
 from fastcar.toolkit.backends.golden import record_golden
 from fastcar.toolkit.backends.golden_nodes import record_nodes
 from fastcar.toolkit.backends.reference import ReferenceBackend
@@ -20,9 +21,10 @@ from fastcar.toolkit.bundle.prompts import Prompts
 from fastcar.toolkit.bundle.tensor_file import stored_tensors, write_tensors
 from fastcar.toolkit.bundle.tensors import model_tensors
 from fastcar.toolkit.bundle.write import write_bundle
-from fastcar.toolkit.config import DepthConfig
+from fastcar.toolkit.config import BackboneConfig, DepthConfig
 from fastcar.toolkit.numerics.rope import rotary_tables
 from fastcar.toolkit.numerics.tas import tas_unit
+from fastcar.toolkit.program.engine import EngineConfig
 from fastcar.toolkit.settings import SamplingSettings
 
 __all__ = ["SAMPLING", "depth_bundle"]
@@ -30,10 +32,17 @@ __all__ = ["SAMPLING", "depth_bundle"]
 SAMPLING = SamplingSettings(temperature=0.9, top_k=30, top_p=0.95, guidance=2.0)
 
 
-def depth_bundle(target: Path, depth: DepthConfig | None = None, bits: int = 8) -> Bundle:
-    """The words of its prompts are "a" and "b"."""
+def depth_bundle(
+    target: Path,
+    depth: DepthConfig | None = None,
+    bits: int = 8,
+    shape: BackboneConfig | None = None,
+    group: int = 4,
+    engine: EngineConfig | None = None,
+) -> Bundle:
+    """The words of its prompts are "a" and "b". ``engine``: that it is packed for, of a KV260."""
     depth = depth or depth_config(hidden=32)
-    model = random_depth_model(bits, depth=depth)
+    model = random_depth_model(bits, depth=depth, shape=shape, group=group)
     config, layout = model.config, model.layout
     prompts = Prompts(pad=0, start=1, words={"a": 2, "b": 3}, phrases=("a b",))
 
@@ -48,6 +57,10 @@ def depth_bundle(target: Path, depth: DepthConfig | None = None, bits: int = 8) 
         backend = ReferenceBackend(model, *rotary_tables(config, layout.positions))
         record_golden(backend, tokens, folder / GOLDEN)
         record_nodes(backend, folder / GOLDEN, folder / GOLDEN_NODES)
+        packing = {}
+        if engine is not None:
+            pack_model(model, engine).write(folder)
+            packing = {"board": "kv260", "overlay": engine.name, "engine": engine}
         return Manifest(
             name="depth",
             fastcar="0",
@@ -62,6 +75,7 @@ def depth_bundle(target: Path, depth: DepthConfig | None = None, bits: int = 8) 
             thresholds=(None,) * config.layers,
             record={},
             files={},
+            **packing,
         )
 
     return write_bundle(target, fill)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,55 +9,19 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from broken_engine import build_mutants
+from breakable_engine import DECISION, GUIDANCE, MEMORY, SCORE, Breakable, build_breakable, engine_of
 from car_like import BACKBONE as SHAPE
 from car_like import LAYOUT, copy_of, edit_manifest, rehash
 from cli_runs import run
 from safetensors.numpy import load_file, save_file
-from small_engine import small_engine
 
-from fastcar.export.overlay.compile import pack_model
 from fastcar.export.pipeline import export_model
-from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.backends.csim import CSimBackend
 from fastcar.toolkit.backends.golden_nodes import NodeVectors
 from fastcar.toolkit.bundle.bundle import BACKBONE, GOLDEN, GOLDEN_NODES, MANIFEST, Bundle
 from fastcar.toolkit.errors import BundleError, DeviceError
 from fastcar.toolkit.program.descriptors import Opcode
 from fastcar.toolkit.selftest import SelfTestReport, self_test
-
-ENGINE = small_engine()
-SCORE, DECISION, GUIDANCE, MEMORY = 100, 101, 102, 103  # faults that share an opcode, or are no node's
-
-SWITCH = """namespace fastcar {
-
-extern "C" {
-inline int fastcar_faulty_node = 0;
-inline int fastcar_faulty_layer = 0;
-}
-inline int layer_now = 0;
-inline bool faulty(int node) { return node == fastcar_faulty_node && layer_now == fastcar_faulty_layer; }
-
-using beat_t ="""
-
-FAULTS = [
-    ("types.h", "namespace fastcar {\n\nusing beat_t =", SWITCH),
-    ("executor.h", "        switch (operation.opcode) {", "layer_now = operation.layer; switch (operation.opcode) {"),
-    ("executor_layers.h", "from_half(bits);", "from_half(bits ^ (faulty(EMBED) ? 1 : 0));"),
-    ("executor_layers.h", "gain_, operation.eps,", "gain_, operation.eps * (faulty(operation.opcode) ? 1e4f : 1.0f),"),
-    ("executor_layers.h", "* model_.head_dim)};", "* model_.head_dim) - (faulty(LINEAR_QKV) ? 1 : 0)};"),
-    ("executor_layers.h", "{x_, (int)model_.hidden}", "{x_, (int)model_.hidden - (faulty(LINEAR_OUTPUT) ? 1 : 0)}"),
-    ("executor_layers.h", "(int)(2 * model_.mlp)}", "(int)(2 * model_.mlp) - (faulty(LINEAR_GATE_UP) ? 2 : 0)}"),
-    ("executor_layers.h", "unpack_bfloat16(used, half)", "unpack_bfloat16(used, half ^ (faulty(LINEAR_DOWN) ? 1 : 0))"),
-    ("executor_layers.h", "(int)model_.codes}", "(int)model_.codes - (faulty(LINEAR_LOGITS) ? 1 : 0)}"),
-    ("executor_attention.h", "heads + kv_heads, model_.head", "heads + kv_heads - faulty(HEADS), model_.head"),
-    ("executor_attention.h", "v_scale_[head]", "v_scale_[faulty(ATTENTION) ? 0 : head]"),
-    ("executor_attention.h", "has_frame_before(model_", f"!faulty({DECISION}) && has_frame_before(model_"),
-    ("temporal_attention_score.h", "multiplier[head]", f"(multiplier[head] - faulty({SCORE}))"),
-    ("executor_sampling.h", "settings.guidance,", f"settings.guidance + (faulty({GUIDANCE}) ? 1.0f : 0.0f),"),
-    ("executor_sampling.h", "uniforms_[clip], model_", "uniforms_[clip] ^ (faulty(SAMPLE) ? 0xFFFFFFu : 0u), model_"),
-    ("attention.h", "seen ? att", f"seen || (faulty({MEMORY}) && buffers.scores[head][port][local][lane] != 0) ? att"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -72,31 +35,9 @@ def packed_bundle(car_like: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return export_model(car_like, folder, recipe="w8a8", board="kv260", evaluate=False).path
 
 
-def engine_of(bundle: Bundle, library: EngineLibrary | None = None, kind: type = CSimBackend) -> CSimBackend:
-    library = library or EngineLibrary(ENGINE)
-    return kind(library, pack_model(bundle.model()[0], ENGINE), SHAPE, LAYOUT)
-
-
-class Breakable:
-    """An engine of which one node of one layer can be broken."""
-
-    def __init__(self, path: Path, bundle: Bundle) -> None:
-        self.bundle = bundle
-        self.backend = engine_of(bundle, EngineLibrary(ENGINE, path))
-        library = ctypes.CDLL(str(path))
-        self.switches = [ctypes.c_int.in_dll(library, f"fastcar_faulty_{what}") for what in ("node", "layer")]
-
-    def report(self, node: int, layer: int) -> SelfTestReport:
-        self.switches[0].value, self.switches[1].value = node, layer
-        try:
-            return self_test(self.backend, self.bundle)
-        finally:
-            self.switches[0].value = 0
-
-
 @pytest.fixture(scope="module")
 def breakable(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Breakable]:
-    yield Breakable(build_mutants(tmp_path_factory.mktemp("mutant"), ENGINE, FAULTS), bundle)
+    yield Breakable(build_breakable(tmp_path_factory.mktemp("mutant")), bundle)
 
 
 def failed(report: SelfTestReport) -> list[str]:

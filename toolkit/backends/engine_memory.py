@@ -104,9 +104,9 @@ class EngineMemory:
 
     def read_trace(self, record: FrameRecord) -> dict[str, np.ndarray]:
         """What the nodes of a traced step left behind; ``record``: of that step."""
-        layout = self.layout
-        found = layout.trace_layout.read(self.state[layout.trace :], record.scores[0], record.replay[0])
-        return found | {"logits": record.logits[0].copy(), "sample": record.codes[0].copy()}
+        trace = self.layout.trace_layout
+        found = trace.read(self.state[self.layout.trace :], record.scores[0], record.replay[0])
+        return found | trace.chosen(record.logits[0], record.codes[0])
 
     def cached(self, position: int) -> dict[str, np.ndarray]:
         """k and v (layers, rows, kv_heads, head_dim) int8 of a position, and the MLP output of its place as bfloat16

@@ -109,7 +109,7 @@ def _engine(bundle: Bundle, name: str | None) -> Engine:
 def _backend(bundle: Bundle, engine: Engine, drs: bool) -> CSimBackend:
     """Over the bundle's own packing if it is for this engine, else packed now."""
     manifest = bundle.manifest
-    engine.config.check(manifest.config, manifest.frame_layout)
+    engine.config.check(manifest.config, manifest.frame_layout, manifest.depth)
     packed = bundle.packed()
     if packed is None or packed.build_id != engine.config.build_id:
         packed = _pack(bundle, engine)

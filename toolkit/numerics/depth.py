@@ -130,11 +130,10 @@ def predict_codes(model: IntegerModel, hidden: np.ndarray, inputs: Arrays, keep:
         sampled = sample(guided, inputs["uniform"][:, index], *settings)
         given = inputs["given"][:, index]
         code = np.where(given == TEXT, sampled, given)
+        keep(f"depth.{index}.logits", guided)
+        keep(f"depth.{index}.sample", code)
         codes.append(code)
         logits.append(guided)
         total = total + embed_code(weights.codebook, index, np.tile(code, len(hidden) // clips))
         x = linear(quantize_rows(total), weights.in_mlp_1)
-    made = {"code": np.stack(codes, axis=1), "logits": np.stack(logits, axis=1)}
-    keep("logits", made["logits"])
-    keep("sample", made["code"])
-    return made
+    return {"code": np.stack(codes, axis=1), "logits": np.stack(logits, axis=1)}

@@ -151,9 +151,10 @@ class TraceLayout:
                 if entry.opcode == Opcode.HEADS:
                     shapes[f"layers.{entry.layer}.TemporalAttentionScore"] = (rows,), np.dtype(np.int64)
                     shapes[f"layers.{entry.layer}.ReplayDecision"] = (rows,), np.dtype(np.bool_)
-        chosen = (self.clips,) if self.depth is None else (self.clips, self.depth.codes_per_position)
-        shapes["logits"] = (*chosen, self.codes), np.dtype(np.float32)
-        shapes["sample"] = chosen, np.dtype(np.int64)
+            if entry.opcode in (Opcode.LINEAR_LOGITS, Opcode.DEPTH_LOGITS):
+                prefix = entry.name.removesuffix(NAMES[entry.opcode])
+                shapes[f"{prefix}logits"] = (self.clips, self.codes), np.dtype(np.float32)
+                shapes[f"{prefix}sample"] = (self.clips,), np.dtype(np.int64)
         return shapes
 
     def read(self, memory: np.ndarray, scores: np.ndarray, replay: np.ndarray) -> Arrays:
@@ -184,6 +185,16 @@ class TraceLayout:
                 continue
             found[f"layers.{entry.layer}.TemporalAttentionScore"] = scores[entry.layer].copy()
             found[f"layers.{entry.layer}.ReplayDecision"] = replay[entry.layer].copy()
+        return found
+
+    def chosen(self, logits: np.ndarray, codes: np.ndarray) -> Arrays:
+        """Copies of a step's ``logits`` (clips, codes) and ``codes`` (clips,) by name; of a depth transformer's (clips,
+        D, codes) and (clips, D) those of each residual code."""
+        if self.depth is None:
+            return {"logits": logits.copy(), "sample": codes.copy()}
+        found: Arrays = {}
+        for index in range(self.depth.codes_per_position):
+            found |= {f"depth.{index}.logits": logits[:, index].copy(), f"depth.{index}.sample": codes[:, index].copy()}
         return found
 
     def _owner(self, opcode: Opcode) -> BackboneConfig | DepthConfig:

@@ -244,7 +244,7 @@ def test_names_inside_a_depth_transformer() -> None:
     inside = ["LayerNorm.attention.values", "LayerNorm.attention.scale", "qkv", "heads.q", "heads.k", "heads.v"]
     inside += ["Attention.values", "Attention.scale", "output", "LayerNorm.mlp.values", "LayerNorm.mlp.scale"]
     inside += ["GELU.values", "GELU.scale", "fc2"]
-    outside = ["LayerNorm.values", "LayerNorm.scale", "classifier"]
+    outside = ["LayerNorm.values", "LayerNorm.scale", "classifier", "logits", "sample"]
     kinds = [f"depth.{kind}" for kind in ("embedding", *inside, *inside, *outside)]
     assert [kind_of(name) for name in names if code_of(name) is not None] == 3 * kinds
     assert [kind_of(name) for name in ("layers.12.qkv", "head", "sample")] == ["qkv", "head", "sample"]

@@ -11,18 +11,16 @@ from car_like import copy_of, rehash
 from cli_runs import run as command
 from depth_bundle import SAMPLING, depth_bundle
 from pydantic import ValidationError
-from random_models import CODES, GUIDED, random_depth_model
+from random_models import CODES, GUIDED
 from safetensors.numpy import load_file, save_file
-from small_engine import small_engine
 
-from fastcar.export.overlay.compile import pack_model
 from fastcar.toolkit.backends.golden import check_golden
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import DEPTH, GOLDEN, WEIGHTS, Bundle
 from fastcar.toolkit.bundle.manifest import Manifest
 from fastcar.toolkit.bundle.tensor_file import stored_tensors
 from fastcar.toolkit.cli.clip import view_of
-from fastcar.toolkit.errors import BundleError, UsageError
+from fastcar.toolkit.errors import BundleError
 from fastcar.toolkit.evaluation.metrics import code_agreement
 from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate, uniforms
@@ -185,22 +183,6 @@ def test_the_command_line_compares_with_dense_and_reports(bundle: Bundle, tmp_pa
     expected = generate(bundle, "a", frames=2, replay=ReplaySettings((0.0, 0.0, 0.0)))
     np.testing.assert_array_equal(record["codes"], expected.codes)
     assert next((tmp_path / "out").glob("*.html")).stat().st_size > 10_000
-
-
-def test_the_overlay_s_commands_refuse_it(bundle: Bundle):
-    outcome = command("csim", bundle.path, "--prompt", "a")
-    assert outcome.code == 2 and "a model with a depth transformer" in outcome.error
-
-
-def test_a_depth_transformer_is_not_packed():
-    with pytest.raises(UsageError, match="--board: a model with a depth transformer"):
-        pack_model(random_depth_model(), small_engine())
-
-
-@pytest.mark.parametrize("backend", ["csim", "pynq"])
-def test_overlays_refuse_a_depth_transformer(bundle: Bundle, backend: str):
-    with pytest.raises(BundleError, match=r"a model with a depth transformer; expected one that an overlay's engine"):
-        open_backend(backend, bundle)
 
 
 def test_a_bundle_without_its_depth_graph_is_refused(copy: Path):
