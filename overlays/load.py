@@ -61,8 +61,13 @@ def engine_text(engine: Engine) -> str:
     fields = engine.config.model_dump()
     about = {"name": fields.pop("name"), "board": engine.board}
     note = {"note": engine.note.strip()} if engine.note else {}
-    pairs = {**about, **note, **fields}.items()
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs)
+    depth = fields.pop("depth")
+    text = _lines({**about, **note, **fields})
+    return text if depth is None else f"{text}\n[depth]\n{_lines(depth)}"
+
+
+def _lines(pairs: dict[str, object]) -> str:
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs.items())
 
 
 def _read(path: Path) -> Engine:

@@ -18,9 +18,9 @@ __all__ = ["OPTIONS", "choose_engine"]
 OPTIONS = {
     field: "--" + ("clock" if field == "clock_mhz" else field.replace("_", "-"))
     for field in EngineConfig.model_fields
-    if field != "name"
+    if field not in ("name", "depth")
 }
-"""Field of the configuration -> the option that changes it."""
+"""Field of the configuration, one number each -> the option that changes it. What is no number a file says."""
 
 
 def choose_engine(board: str | None, engine: str | None, changes: Mapping[str, float]) -> tuple[Engine, Board]:
