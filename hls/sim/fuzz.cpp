@@ -347,8 +347,9 @@ void write_inputs(Random& random, Start& start) {
     const uint64_t paddings = (uint64_t)start.control.thresholds + (model.layers + 1) / 2;
     for (uint32_t row = 0; row < start.control.rows; row++) {
         const uint32_t most = start.control.padding;
-        const bool odd = random.one_in(20);
-        write_words(start, paddings, row, odd ? interesting(random, most, start.control) : random.below(most + 1));
+        uint32_t value = random.below(most + 1);
+        if (random.one_in(20)) value = random.one_in(2) ? 0x7FFFFFFF : interesting(random, most, start.control);
+        write_words(start, paddings, row, value);
     }
 }
 
@@ -458,7 +459,9 @@ bool reshape(Random& random, Start& start) {
     const uint32_t most = even < (uint32_t)MAX_GROUP ? even : (uint32_t)MAX_GROUP;
     const uint32_t reductions[] = {0, MODEL_HEADS_MAX, MODEL_HEADS_MIN};
     const uint32_t modes = reductions[random.below(3)] | (random.one_in(2) ? MODEL_PRE_ROPE : 0);
-    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | modes | (deep ? MODEL_DEPTH : 0);
+    const bool foreign = MAX_DEPTH_LAYERS == 0 && random.one_in(32);  // a depth transformer for an engine without
+    if (foreign) valid = false;
+    start.word(0, MODEL_WORD(opcode)) = MODEL_HEADER | modes | (deep || foreign ? MODEL_DEPTH : 0);
     start.word(0, MODEL_WORD(layers)) = pick(1, MAX_LAYERS, 1);
     start.word(0, MODEL_WORD(hidden)) = pick(16, MAX_HIDDEN, 16);
     start.word(0, MODEL_WORD(kv_heads)) = kv_heads;
@@ -479,7 +482,9 @@ bool reshape(Random& random, Start& start) {
         const uint32_t heads = pick(1, several < wide ? several : wide, 1);
         start.word(1, DEPTH_WORD(opcode)) = DEPTH_HEADER;
         start.word(1, DEPTH_WORD(layers)) = pick(1, MAX_DEPTH_LAYERS, 1);
-        start.word(1, DEPTH_WORD(hidden)) = heads * head_dim;
+        const bool gaps = random.one_in(32) && heads * head_dim < (uint32_t)MAX_HIDDEN;
+        if (gaps) valid = false;
+        start.word(1, DEPTH_WORD(hidden)) = heads * head_dim + (gaps ? 16 : 0);
         start.word(1, DEPTH_WORD(heads)) = heads;
         start.word(1, DEPTH_WORD(head_dim)) = head_dim;
         start.word(1, DEPTH_WORD(mlp)) = pick(16, MAX_MLP, 16);
@@ -527,9 +532,11 @@ void move_address(Random& random, Start& start) {
     const uint32_t state_end = control.state_beats + slack;
     const bool deep = headers == 2 && start.descriptors() >= 2;
     switch (random.below(deep ? 9 : 7)) {
-        case 7:
-            start.word(1, DEPTH_WORD(codebook)) = weights_end - depth.books * model.codes * (depth.code_dim / BEAT_HALVES);
+        case 7: {
+            const uint32_t books = random.one_in(2) ? depth.books : 1;
+            start.word(1, DEPTH_WORD(codebook)) = weights_end - books * model.codes * (depth.code_dim / BEAT_HALVES);
             break;
+        }
         case 8:
             start.word(1, DEPTH_WORD(positions)) = weights_end - depth.codes_per_position * (depth.hidden / BEAT_WORDS);
             break;

@@ -24,7 +24,7 @@ int64_t quant_linear_top(stream<beat_t> ports[PORTS], int inputs, int outputs, b
 // groups work on different rows in one clock; two outputs drain at once
 #pragma HLS ARRAY_PARTITION variable=x type=complete dim=1
 #pragma HLS ARRAY_PARTITION variable=y type=cyclic factor=2 dim=2
-    WideSink sink = {y, outputs};
+    WideSink sink = {y, outputs, false};
     int64_t busy = 0;
     const int64_t clocks = quant_linear<ROWS, GROUPS, MAX_INPUTS>(ports, LinearShape{inputs, outputs, int4, bias},
                                                                  deal(index, rows, reassign), x, x_scale, sink, busy);

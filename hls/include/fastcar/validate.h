@@ -122,8 +122,8 @@ inline Status check_control(const Network& network, const Control& control) {
         const uint64_t codebook_end = depth.codebook + rows * (depth.code_dim / BEAT_HALVES);
         const uint64_t positions = (uint64_t)depth.codes_per_position * (depth.hidden / BEAT_WORDS);
         if (codebook_end > control.weight_beats || depth.positions + positions > control.weight_beats) return BAD_WEIGHTS;
-        if (cached > control.state_beats) return BAD_STATE;  // addresses have 32 bits
-        cached = StateLayout::deep_of(network, control).end();
+        const StateLayout deep = StateLayout::deep_of(network, control);
+        cached += deep.end() - deep.first;  // where it begins has 32 bits: known to be right once all of it fits
     }
     const StepRecords records = StepRecords::of(network, control);
     const uint64_t thresholds_end =

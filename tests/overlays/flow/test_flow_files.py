@@ -24,8 +24,9 @@ from fastcar.overlays.flow.plan import Choice
 from fastcar.overlays.flow.run import run
 from fastcar.overlays.flow.tools import find_tools
 from fastcar.overlays.hwh import handoff_text
+from fastcar.overlays.load import engine_text
 from fastcar.toolkit.errors import OverlayError, UsageError
-from fastcar.toolkit.program.engine import EngineConfig
+from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 
 
 @pytest.fixture
@@ -50,6 +51,25 @@ def test_a_changed_option_is_an_engine_of_its_own(tmp_path: Path) -> None:
     assert {path.name for path in build.config.iterdir()} == set(FILES)
     assert f"0x{engine.config.build_id:08X}" in (build.config / "config.h").read_text()
     assert default_folder(engine).name == f"{engine.config.name}-{engine.config.build_id:08x}"
+
+
+def test_an_engine_with_depth_transformers(tmp_path: Path) -> None:
+    """From a file, changed by an option, and read back from the build."""
+    engine = load_engine("zcu102")
+    depth = DepthCapacity(layers=6, codes_per_position=4, code_dim=256)
+    deep = engine.model_copy(update={"config": engine.config.model_copy(update={"name": "deep", "depth": depth})})
+    file = tmp_path / "deep.toml"
+    file.write_text(engine_text(deep), "utf-8")
+    changed, board = choose_engine(None, str(file), {"groups": 4})
+    assert changed.config.depth == depth and changed.config.name == "deep-groups4"
+    assert changed.config.build_id not in (deep.config.build_id, engine.config.build_id)
+    build = Build(changed, board, tmp_path / "built")
+    configure(build)
+    assert load_engine(build.config / "engine.toml").config == changed.config
+    assert json.loads((build.config / "engine.json").read_text())["config"]["depth"] == depth.model_dump()
+    constants = (build.config / "config.h").read_text()
+    for name, value in (("MAX_DEPTH_LAYERS", 6), ("MAX_DEPTH_CODES", 4), ("MAX_CODE_DIM", 256)):
+        assert f"constexpr int {name} = {value};" in constants
 
 
 def test_arrays_that_have_to_move_are_told_to_the_synthesis(tmp_path: Path) -> None:
