@@ -92,21 +92,27 @@ def _read_result(path: Path) -> _Result:
         raise UsageError(path, f"cannot be read ({error.strerror})", EXPECTED, "Correct --calibrate-on.") from error
     except ValidationError as error:
         where, why = first_fault(error)
-        raise UsageError(path, f"{where or 'the file'}: {why}", "model, recipe, prompts and grid of a run", FIX) from error
+        found = f"{where or 'the file'}: {why}"
+        raise UsageError(path, found, "model, recipe, prompts and grid of a run", FIX) from error
 
 
 def _check_layout(imported: ImportedModel, clips: GeneratedClips) -> None:
     layout, path = imported.layout, clips.folder / "run.safetensors"
-    depth = imported.depth.config.codes_per_position if imported.depth else 1
-    found = clips.codes.shape[3] if clips.codes.ndim == 4 else 1
-    if clips.grid != layout.grid or found != depth or (clips.codes.ndim == 4) != bool(imported.depth):
-        told = [f"frames of {height} x {width} positions, {codes} codes each" for (height, width), codes in
-                ((clips.grid, found), (layout.grid, depth))]  # fmt: skip
-        raise UsageError(path, f"{told[0]}, by {clips.model}", f"{told[1]}, as {imported.name} has", FIX)
+    residual = (imported.depth.config.codes_per_position,) if imported.depth else ()
+    found, expected = _frames(clips.grid, clips.codes.shape[3:]), _frames(layout.grid, residual)
+    if found != expected:
+        raise UsageError(path, f"{found}, by {clips.model}", f"{expected}, as {imported.name} has", FIX)
     low, high = int(clips.codes.min()), int(clips.codes.max())
     if low < 0 or high >= layout.codes:
         found = f"code {low if low < 0 else high}, by {clips.model}"
         raise UsageError(path, found, f"0 to {layout.codes - 1}, as {imported.name} has", FIX)
+
+
+def _frames(grid: tuple[int, int], residual: tuple[int, ...]) -> str:
+    """``residual``: (D,) of a model with a depth transformer."""
+    return (
+        f"frames of {grid[0]} x {grid[1]} " + "".join(f"positions of {codes} residual " for codes in residual) + "codes"
+    )
 
 
 def _rows(imported: ImportedModel, clips: GeneratedClips) -> Iterator[np.ndarray]:
@@ -131,9 +137,9 @@ def _check_apart(held_out: torch.Tensor | None, calibration: torch.Tensor, folde
     length = min(held_out.shape[1], calibration.shape[1])
     same = (calibration[:, None, :length] == held_out[None, :, :length]).all(2).any(1)
     if same.any():
-        named = [clips.folder for clips in folders for _ in clips.prompts]
+        folder = [clips.folder for clips in folders for _ in clips.prompts][int(same.int().argmax())]
         found = "holds a held-out clip of the checkpoint, which quality is measured on"
-        raise UsageError(named[int(same.int().argmax())], found, "other clips", "Generate clips, and give their folder.")
+        raise UsageError(folder, found, "clips that were generated", "Leave it out.")
 
 
 def _told(imported: ImportedModel, folders: Sequence[GeneratedClips], used: int, given: int) -> str:

@@ -88,9 +88,9 @@ def prepare_export(
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``max_frames``: room for clips of so many
     frames; None: as many as the model was trained for. ``calibration_clips``: at most so many, instead of the recipe's
-    number. ``calibrate_on``: folders that ``fastcar generate`` wrote, whose clips are calibrated on, instead of those of
-    the checkpoint or of random codes. ``criterion``: what replay is decided by, one of ``CRITERIA``. ``evaluate`` records the held-out
-    cross-entropy beside that of the float model.
+    number. ``calibrate_on``: folders that ``fastcar generate`` wrote, to calibrate with their clips instead of the
+    checkpoint's or random codes. ``criterion``: what replay is decided by, one of ``CRITERIA``. ``evaluate`` records
+    the held-out cross-entropy beside that of the float model.
     UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
     folders = [calibrate_on] if isinstance(calibrate_on, (str, Path)) else list(calibrate_on)
