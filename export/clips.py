@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import torch
 
 from ..toolkit.config import FrameLayout
 from ..toolkit.errors import CheckpointError
+from ..toolkit.numerics.depth import TEXT
 from .shards import TensorStore
 
-__all__ = ["ClipSet", "code_frames", "random_clips", "read_clips"]
+__all__ = ["WHOLE", "ClipSet", "code_frames", "positions_of_codes", "random_clips", "read_clips"]
 
 WHOLE = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64)
 
@@ -63,6 +65,15 @@ def random_clips(layout: FrameLayout, prompts: np.ndarray, clips: int, seed: int
     """For a checkpoint without any: every code as likely as another, under ``prompts`` (known ones, prompt_length)."""
     codes = np.random.default_rng(seed).integers(layout.codes, size=(clips, layout.frames, layout.cells))
     return ClipSet(codes, prompts[np.arange(clips) % len(prompts)])
+
+
+def positions_of_codes(prompt: Sequence[int] | np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """(positions, 1 + D) int64 of one clip of a model with a depth transformer: a token and ``TEXT``, or ``TEXT`` and
+    the ``codes`` (n, D)."""
+    clip = np.full((len(prompt) + len(codes), 1 + codes.shape[1]), TEXT, np.int64)
+    clip[: len(prompt), 0] = prompt
+    clip[len(prompt) :, 1:] = codes
+    return clip
 
 
 def code_frames(tokens: torch.Tensor, layout: FrameLayout) -> torch.Tensor:

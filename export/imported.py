@@ -25,7 +25,8 @@ RANDOM_CLIPS = 8  # to calibrate with, where a checkpoint brings none
 @dataclass(frozen=True)
 class ImportedModel:
     """A checkpoint, whose weights are read when they are needed. ``calibration`` and ``held_out`` (clips, positions)
-    int64: prompt tokens and codes; None without any. ``notes``: what a user has to know of the result.
+    int64: prompt tokens and codes; None without any. ``calibrated_on``: what the former are, where they did not come
+    with the checkpoint. ``notes``: what a user has to know of the result.
 
     ``depth``: of a model whose positions hold several codes. Its clips are (clips, positions, 1 + D): a token and
     ``TEXT``, or ``TEXT`` and the codes. ``pictures``: reads what makes pictures of codes. ``files``: that were read
@@ -44,6 +45,12 @@ class ImportedModel:
     depth: DepthSource | None = None
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    calibrated_on: str | None = None
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """``notes``, and what it is calibrated on."""
+        return (*self.notes, f"calibrated on {self.calibrated_on}") if self.calibrated_on else self.notes
 
 
 def refuse_frame_layout(frame_layout: Path | None) -> None:

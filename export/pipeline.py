@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from ..toolkit.numerics.tas import tas_unit
 from ..toolkit.numerics.vqgan import VqganDecoder
 from ..toolkit.output import check_output_folder
 from .backbone import write_golden, write_graph
+from .calibration_clips import calibrated_on, read_generated
 from .clips import code_frames
 from .decoder import quantize_decoder, write_decoder
 from .imported import ImportedModel
@@ -74,6 +76,7 @@ def prepare_export(
     layers: int | None = None,
     max_frames: int | None = None,
     calibration_clips: int | None = None,
+    calibrate_on: str | Path | Sequence[str | Path] = (),
     evaluate: bool = True,
     overwrite: bool = False,
 ) -> Export:
@@ -85,11 +88,15 @@ def prepare_export(
     ``frame_layout``: the file that says where the video lies, for checkpoints that have none of that name.
     ``layers``: only so many of the first decoder layers, for a quick trial. ``max_frames``: room for clips of so many
     frames; None: as many as the model was trained for. ``calibration_clips``: at most so many, instead of the recipe's
-    number. ``criterion``: what replay is decided by, one of ``CRITERIA``. ``evaluate`` records the held-out
-    cross-entropy beside that of the float model.
+    number. ``calibrate_on``: folders that ``fastcar generate`` wrote, to calibrate with their clips instead of the
+    checkpoint's or random codes. ``criterion``: what replay is decided by, one of ``CRITERIA``. ``evaluate`` records
+    the held-out cross-entropy beside that of the float model.
     UsageError, CheckpointError or OutputError if an argument, the checkpoint or the place to write to cannot be used.
     """
+    folders = [calibrate_on] if isinstance(calibrate_on, (str, Path)) else list(calibrate_on)
     _check_names(model=model, out=out, frame_layout=frame_layout or "")
+    for folder in folders:
+        _check_names(calibrate_on=folder)
     chosen = get_recipe(recipe)
     if calibration_clips is not None:
         if calibration_clips < 1:
@@ -100,7 +107,10 @@ def prepare_export(
     _check_criterion(criterion, tas_query, board, tas_heads, tas_head_weights)
     engine = load_engine(board) if board is not None else None
     layout_file = Path(frame_layout) if frame_layout else None
+    generated = [read_generated(Path(folder)) for folder in folders]
     imported = load_model(model, layout_file, layers, max_frames)
+    if generated:
+        imported = calibrated_on(imported, generated, chosen.calibration_clips)
     head_weights = read_head_weights(Path(tas_head_weights), imported.source.config) if tas_head_weights else None
     settings = {
         "version": __version__,
@@ -113,6 +123,7 @@ def prepare_export(
         "layers": layers,
         "max_frames": max_frames,
         "evaluate": evaluate,
+        "calibration": hashlib.sha256(imported.calibration.numpy().tobytes()).hexdigest(),
     }
     key = export_key(settings, checkpoint_files(model, imported))
     scored = (tas_query, criterion, tas_heads, head_weights)
@@ -279,7 +290,7 @@ class Export:
         else:
             head = quantizer.head()
             writer.write(head_tensors(head.weights, head.final_gain.numpy()))
-        record: dict[str, Any] = {"quantization_notes": [*imported.notes, *journal.notes, *head.notes]}
+        record: dict[str, Any] = {"quantization_notes": [*imported.all_notes, *journal.notes, *head.notes]}
         if isinstance(head, QuantizedHead) and head.cross_entropies:
             before, after = head.cross_entropies
             record |= {

@@ -15,6 +15,9 @@ from .weights import HuggingFaceSource
 
 __all__ = ["load"]
 
+NO_PICTURES = "its codes are shown as colours: no decoder of pictures comes with such a checkpoint"
+RANDOM = "random codes: name clips in the frame layout, or generate some for --calibrate-on"
+
 
 def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
     """Without clips it is calibrated on random codes. CheckpointError or UsageError for what cannot be used."""
@@ -23,7 +26,6 @@ def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
     layout = file.frame_layout
     check_layout(path, layout, config)
     check_prompts(path, file.prompt, layout, config.backbone.vocab)
-    notes = ["its codes are shown as colours: no decoder of pictures comes with such a checkpoint"]
     files = [path]
     if file.clips:
         files.append(path.parent / file.clips)
@@ -31,7 +33,6 @@ def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
     else:
         prompts = np.stack([file.prompt.encode(phrase, layout.prompt_length) for phrase in file.prompt.known])
         clips = random_clips(layout, prompts, RANDOM_CLIPS)
-        notes.append("calibrated on random codes: name clips in the frame layout")
     tokens = clips.tokens(layout)
     return ImportedModel(
         name=file.name,
@@ -43,6 +44,7 @@ def load(folder: Path, frame_layout: Path | None) -> ImportedModel:
         sampling=file.settings(),
         calibration=tokens,
         held_out=tokens if file.clips else None,
-        notes=tuple(notes),
+        notes=(NO_PICTURES,),
+        calibrated_on=None if file.clips else RANDOM,
         files=tuple(files),
     )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ...toolkit.config import DepthConfig, FrameLayout
-from ...toolkit.numerics.depth import TEXT
+from ..clips import positions_of_codes
 from ..depth import CodeEmbedding, DepthTransformer
 from ..huggingface.weights import HuggingFaceSource
 from ..imported import RANDOM_CLIPS, ImportedModel, refuse_frame_layout
@@ -44,7 +44,7 @@ def load(folder: Path, layout_file: Path | None) -> ImportedModel:
         sampling=SAMPLING,
         calibration=_random_clips(prompts.tokens(prompts.phrases[0]), layout, config.depth),
         depth=VilaUDepth(vision),
-        notes=("calibrated on random codes: no clips come with such a checkpoint",),
+        calibrated_on="random codes, for no clips come with such a checkpoint: generate some for --calibrate-on",
     )
 
 
@@ -72,7 +72,4 @@ def _random_clips(prompt: list[int], layout: FrameLayout, depth: DepthConfig) ->
     """(clips, positions, 1 + D): every code as likely as another, behind a prompt without padding."""
     shape = (RANDOM_CLIPS, layout.frames * layout.cells, depth.codes_per_position)
     codes = np.random.default_rng(0).integers(layout.codes, size=shape)
-    clips = np.full((RANDOM_CLIPS, len(prompt) + shape[1], 1 + shape[2]), TEXT, np.int64)
-    clips[:, : len(prompt), 0] = prompt
-    clips[:, len(prompt) :, 1:] = codes
-    return torch.from_numpy(clips)
+    return torch.from_numpy(np.stack([positions_of_codes(prompt, clip) for clip in codes]))

@@ -16,7 +16,7 @@ from outlier_layers import KINDS, OutlierLayer, outlier_layer
 from fastcar.export.quantize import RECIPES
 
 SIZES = {"norm": (4096, 1024, 2), "mixed": (4096, 1024, 2), "gated": (11008, 64, 2)}
-"""Inputs, outputs, rows of calibration an input. The fewer outputs, the less time ``gated`` takes: a quarter of an hour."""
+"""Inputs, outputs, rows of calibration an input. Fewer outputs, less time: ``gated`` takes half an hour."""
 HELD_OUT = 1024
 WITHIN_DB = 3.0  # of the best weight-only recipe, as in tests/export/quantize/test_outlier_layers.py
 

@@ -170,6 +170,7 @@ def write_clip(out: Path, run: RunView, dense: RunView | None, facts: ReportFact
     generation = run.generation
     result = {
         "prompts": list(generation.prompts),
+        "grid": list(generation.grid),
         "seed": facts.seed,
         "model": facts.model,
         "recipe": facts.recipe,

@@ -26,6 +26,7 @@ GB = 1e9
         "fastcar export ./llama-video --frame-layout layout.json --recipe w4a8 --out llama-w4a8",
         "fastcar export car --recipe w8a8 --tas-query pre_rope --out car-release",
         "fastcar export car --recipe w8a8 --max-frames 64 --out car-long",
+        "fastcar export ./vila-u --recipe w4a8-nearest --calibrate-on clip1 --calibrate-on clip2 --out vila-u-w4a8",
         "fastcar export car --recipe w8a8 --criterion mlp-input --out car-cosine",
     ),
 )
@@ -69,6 +70,14 @@ GB = 1e9
     "--max-frames", type=int, help="Room for clips of so many frames  [default: as many as the model was trained for]"
 )
 @click.option("--calibration-clips", type=int, help="At most so many clips to calibrate with  [default: the recipe's]")
+@click.option(
+    "--calibrate-on",
+    multiple=True,
+    metavar="CLIP",
+    type=click.Path(path_type=Path),
+    help="Folder of clips that `fastcar generate` wrote, to calibrate with; may be repeated  [default: the "
+    "checkpoint's clips, else random codes]",
+)
 @click.option("--archive", type=click.Path(path_type=Path), help="Also write the bundle as this single file.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing bundle.")
 @json_option
