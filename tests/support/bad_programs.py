@@ -134,8 +134,6 @@ def make_start(
         "sinks": 0,
         "window": 0,
         "columns": 0,
-        "padding": 0,
-        "texts": 0,
         "guidance": 2.0,
         "inverse_temperature": 1.0,
         "top_k": CODES,

@@ -20,7 +20,7 @@ from fastcar.toolkit.bundle.bundle import DEPTH, GOLDEN, WEIGHTS, Bundle
 from fastcar.toolkit.bundle.manifest import Manifest
 from fastcar.toolkit.bundle.tensor_file import stored_tensors
 from fastcar.toolkit.cli.clip import view_of
-from fastcar.toolkit.errors import BundleError
+from fastcar.toolkit.errors import BundleError, UsageError
 from fastcar.toolkit.evaluation.metrics import code_agreement
 from fastcar.toolkit.generation.agreement import Recorder, first_difference
 from fastcar.toolkit.generation.run import generate, uniforms
