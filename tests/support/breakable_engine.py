@@ -35,28 +35,32 @@ inline bool faulty(int node) {
 using beat_t ="""
 
 NOW = "layer_now = operation.layer; code_now = operation.index; model_ = network_.model_of(operation.opcode);"
-STORED = "StoreSink<MAX_HIDDEN, false> sink = {x_, (int)model_.hidden"
+STORED = "ResidualSink sink = {x_, (int)model_.hidden"
 FAULTS = [
     ("types.h", "namespace fastcar {\n\nusing beat_t =", SWITCH),
     ("executor.h", "model_ = network_.model_of(operation.opcode);", NOW),
     ("executor_layers.h", "from_half(bits);", "from_half(bits ^ (faulty(EMBED) ? 1 : 0));"),
     ("executor_layers.h", "gain_, operation.eps,", "gain_, operation.eps * (faulty(operation.opcode) ? 1e4f : 1.0f),"),
-    ("executor_layers.h", "* model_.head_dim)};", "* model_.head_dim) - (faulty(operation.opcode) ? 1 : 0)};"),
-    ("executor_layers.h", "{x_, (int)model_.hidden}", "{x_, (int)model_.hidden - (faulty(operation.opcode) ? 1 : 0)}"),
+    ("executor_layers.h", "* model_.head_dim), false};", "* model_.head_dim) - faulty(operation.opcode), false};"),
+    (
+        "executor_layers.h",
+        "{x_, (int)model_.hidden, false}",
+        "{x_, (int)model_.hidden - faulty(operation.opcode), false}",
+    ),
     ("executor_layers.h", "(int)(2 * model_.mlp)}", "(int)(2 * model_.mlp) - (faulty(LINEAR_GATE_UP) ? 2 : 0)}"),
     ("executor_layers.h", "unpack_bfloat16(used, half)", "unpack_bfloat16(used, half ^ (faulty(LINEAR_DOWN) ? 1 : 0))"),
-    ("executor_layers.h", "(int)model_.codes}", "(int)model_.codes - (faulty(operation.opcode) ? 1 : 0)}"),
+    ("executor_layers.h", "(int)model_.codes, false}", "(int)model_.codes - faulty(operation.opcode), false}"),
     ("executor_attention.h", "heads + kv_heads, model_.head", "heads + kv_heads - faulty(HEADS), model_.head"),
     ("executor_attention.h", "v_scale_[head]", "v_scale_[faulty(padded ? ATTENTION : DEPTH_ATTENTION) ? 0 : head]"),
     ("executor_attention.h", "has_frame_before(model_", f"!faulty({DECISION}) && has_frame_before(model_"),
     ("temporal_attention_score.h", "multiplier[head]", f"(multiplier[head] - faulty({SCORE}))"),
     ("executor_sampling.h", "settings.guidance,", f"settings.guidance + (faulty({GUIDANCE}) ? 1.0f : 0.0f),"),
     ("executor_sampling.h", "uniform & 0xFFFFFFu,", "(uniform ^ (faulty(operation.opcode) ? ~0u : 0u)) & 0xFFFFFFu,"),
-    ("executor_depth.h", f"        {STORED}}};", f"        {STORED} - faulty(PROJECT)}};"),
+    ("executor_depth.h", f"        {STORED}, true}};", f"        {STORED} - faulty(PROJECT), true}};"),
     ("executor_depth.h", "+ gain_[first + lane];", "+ gain_[first + lane] + (faulty(operation.opcode) ? 1.0f : 0.0f);"),
     ("executor_depth.h", "bias_, operation.eps,", "bias_, operation.eps + (faulty(operation.opcode) ? 1.0f : 0.0f),"),
     ("executor_depth.h", "head_scale_, heads, 0,", "head_scale_, heads - faulty(DEPTH_HEADS), 0,"),
-    ("executor_depth.h", "true> sink = {wide_, outputs};", "true> sink = {wide_, outputs - faulty(operation.opcode)};"),
+    ("executor_depth.h", "{wide_, outputs, true};", "{wide_, outputs - faulty(operation.opcode), true};"),
     ("attention.h", "seen ? att", f"seen || (faulty({MEMORY}) && buffers.scores[head][port][local][lane] != 0) ? att"),
 ]
 
