@@ -96,7 +96,7 @@ public:
         switch (operation.opcode) {
             case EMBED: {
                 const int64_t rotary = 2 * (model.head_dim / BEAT_WORDS);
-                const int64_t bursts = (int64_t)rows * (projects ? records_.logit_rows : 1);
+                const int64_t bursts = (int64_t)rows * (projects ? records_.each() : 1);
                 const int64_t values = projects ? network_.depth.code_dim : model.hidden;
                 work.reads = records_.input() + bursts * (values / BEAT_HALVES) + rotary;
                 work.after = (2 + bursts) * (timing_.read_latency + timing_.loop_depth) + work.reads;
@@ -302,9 +302,9 @@ private:
     void sampling(const Operation& operation, Work& work) const {
         const int64_t codes = network_.backbone.codes;
         const bool predicts = (control_.flags & FLAG_PROMPT) == 0;
-        const bool last = operation.index == (int)records_.logit_rows - 1 || !predicts;
+        const bool last = operation.index == (int)records_.each() - 1 || !predicts;
         const int64_t logits = control_.clips * records_.logit_beats;
-        const int64_t others = records_.output(control_.clips) - records_.logit_rows * logits;
+        const int64_t others = records_.output(control_.clips) - records_.each() * logits;
         const int64_t records = records_.replay_beats + 2 * records_.score_beats + records_.code_beats;
         const int64_t sort = 3 * (2 * DIGITS + 4 * codes + 4 * timing_.loop_depth);
         const int64_t clip = 5 * (codes + timing_.loop_depth) + sort + records_.logit_beats;

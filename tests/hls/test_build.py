@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from small_engine import small_engine
 from fastcar.hls import build
 from fastcar.hls.library import EngineLibrary
 from fastcar.toolkit.errors import UsageError
+from fastcar.toolkit.program.engine import DepthCapacity, EngineConfig
 
 ENGINE = small_engine(rows=1, max_layers=1, max_hidden=32, max_mlp=32, max_slots=64, max_codes=32)
 
@@ -60,3 +62,22 @@ def test_the_engine_as_synthesis_sees_it_compiles(tmp_path: Path) -> None:
     flags = [flag for flag in build.FLAGS if flag != "-DFASTCAR_SIMULATION"]
     include = build.include_flags(tmp_path)
     build.compile_with([*flags, "-w", "-fsyntax-only", *include, str(build.HERE / "engine/engine.cpp")])
+
+
+def symbols(folder: Path, config: EngineConfig) -> str:
+    """Of the optimized engine: what is reached."""
+    build.write_headers(folder, config)
+    target = folder / "engine.o"
+    source = str(build.HERE / "engine/engine.cpp")
+    build.compile_with([*build.FLAGS, "-O2", "-w", "-c", *build.include_flags(folder), source, "-o", str(target)])
+    return subprocess.run(["nm", "-C", target], capture_output=True, text=True, check=True).stdout
+
+
+def test_an_engine_without_depth_transformers_has_nothing_of_them(tmp_path: Path) -> None:
+    """The compiler finds that no path leads there: what is never reached becomes no hardware either."""
+    depth = DepthCapacity(layers=1, codes_per_position=2, code_dim=32)
+    without = symbols(tmp_path / "without", ENGINE)
+    with_depth = symbols(tmp_path / "with", ENGINE.model_copy(update={"depth": depth}))
+    assert "PHI_TABLE" in with_depth and "SIGMOID_TABLE" in without
+    for name in ("PHI_TABLE", "gelu", "layer_norm", "add_code", "read_codes", "deep_heads", "depth_input", "project("):
+        assert name not in without, name

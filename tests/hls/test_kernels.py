@@ -70,7 +70,7 @@ MUTATIONS = {
     "sample": ("before * 65536 >=", "before * 65536 >"),
     "swiglu": ("round_half_even(limited)", "(int32_t)limited"),
     "temporal_attention_score": ("member == group", "member == heads"),
-    "visible": ("slot >= window_begin", "slot > window_begin"),
+    "visible": ("slot >= row_begin", "slot > row_begin"),  # the first slot behind the padding
 }
 """One expression of each kernel's header, and what it becomes."""
 

@@ -36,7 +36,7 @@ entry:
 
 // Sums of the codes of the position before: the host's, or the step's own last ones.
 inline void Executor::read_codes(bool continues, CacheStreams& cache) {
-    const int each = records_.logit_rows;
+    const int each = records_.each();
 row:
     for (int row = 0; row < (int)control_.rows; row++) {
 // not pipelined: a row is a burst for each of its codes

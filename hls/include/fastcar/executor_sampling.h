@@ -10,7 +10,7 @@ namespace fastcar {
 inline void Executor::sample_codes(const Operation& operation, CacheStreams& cache) {
     const SampleSettings settings = {control_.guidance, control_.inverse_temperature, control_.top_k, control_.top_p};
     const int unconditional = control_.rows - control_.clips;  // 0 without guidance
-    const int each = records_.logit_rows;
+    const int each = records_.each();
     const bool predicts = (control_.flags & FLAG_PROMPT) == 0;
     const bool last = MAX_DEPTH_LAYERS == 0 || operation.index == each - 1 || !predicts;
     if (last) write_record(operation, cache);
@@ -56,7 +56,7 @@ code:
 inline void Executor::write_logits(const Operation& operation, int clip, CacheStreams& cache) {
     const uint32_t record = control_.output + operation.step * records_.output(control_.clips);
     const uint32_t first = records_.code_beats + records_.replay_beats + records_.score_beats;
-    const uint32_t place = clip * records_.logit_rows + operation.index;
+    const uint32_t place = clip * records_.each() + operation.index;
     store(cache, record + first + place * records_.logit_beats, records_.logit_beats, false);
 logit:
     for (int beat = 0; beat < (int)records_.logit_beats; beat++) {

@@ -105,14 +105,14 @@ struct StepRecords {
     uint32_t replay_beats;
     uint32_t score_beats;
     uint32_t logit_beats;  // of one code of a clip; 0 when logits are not recorded
-    uint32_t logit_rows;   // codes of a clip
+    uint32_t codes_per_position;
 
     static StepRecords of(const Network& network, const Control& control) {
         const Model& model = network.backbone;
         StepRecords records;
-        records.logit_rows = network.codes_per_position();
-        records.token_beats = ceil_div(control.rows * records.logit_rows, BEAT_WORDS);
-        records.uniform_beats = ceil_div(control.clips * records.logit_rows, BEAT_WORDS);
+        records.codes_per_position = network.codes_per_position();
+        records.token_beats = ceil_div(control.rows * records.each(), BEAT_WORDS);
+        records.uniform_beats = ceil_div(control.clips * records.each(), BEAT_WORDS);
         records.code_beats = records.uniform_beats;
         records.replay_beats = ceil_div(model.layers, BEAT_WORDS);
         records.score_beats = ceil_div(model.layers * control.rows, 2);
@@ -120,9 +120,12 @@ struct StepRecords {
         return records;
     }
 
+    // Words a row reads and a clip makes. Known at build time, and no product in hardware, without depth transformers.
+    uint32_t each() const { return MAX_DEPTH_LAYERS > 0 ? codes_per_position : 1; }
+
     uint32_t input() const { return token_beats + uniform_beats; }
     uint32_t output(uint32_t clips) const {
-        return code_beats + replay_beats + score_beats + clips * logit_rows * logit_beats;
+        return code_beats + replay_beats + score_beats + clips * each() * logit_beats;
     }
 };
 
