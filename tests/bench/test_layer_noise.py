@@ -16,7 +16,7 @@ from outlier_layers import OutlierLayer, outlier_layer
 from fastcar.export.quantize import RECIPES
 
 SIZES = [("norm", 4096, 1024, 2), ("mixed", 4096, 1024, 2), ("gated", 2816, 256, 4), ("gated", 11008, 64, 2)]
-"""Kind, inputs, outputs, rows of calibration an input. Fewer outputs, less time: the last takes a quarter of an hour."""
+"""Kind, inputs, outputs, rows of calibration an input. Fewer outputs, less time: the last takes 15 minutes."""
 HELD_OUT = 1024
 WITHIN_DB = 3.0  # of the best weight-only recipe, as in tests/export/quantize/test_outlier_layers.py
 
