@@ -33,7 +33,8 @@ from .decoder import quantize_decoder, write_decoder
 from .imported import ImportedModel
 from .importers import checkpoint_files, load_model
 from .needs import Needs, needs_of
-from .overlay.compile import ProgramPlan, int4_linears, write_packed
+from .overlay.compile import write_packed
+from .overlay.program import ProgramPlan, int4_linears
 from .quantize.checks import check_before_quantizing
 from .quantize.depth import check_depth, check_depth_groups
 from .quantize.head_weights import HeadWeights, lost_heads, read_head_weights, weigh_heads

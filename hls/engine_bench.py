@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..export.overlay.compile import ProgramPlan
+from ..export.overlay.program import ProgramPlan
 from ..toolkit.config import BackboneConfig, DepthConfig, FrameLayout
 from ..toolkit.program.descriptors import WORDS
 from ..toolkit.program.engine import EngineConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastcar.export.overlay.compile import ProgramPlan
+from fastcar.export.overlay.program import ProgramPlan
 from fastcar.hls.counting import ANY_ENGINE, Counts, EngineCounter, Memory, counter_of_any_engine
 from fastcar.hls.modes import ModeCounts, count_modes
 from fastcar.toolkit.backends.engine_memory import control_settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...boards import Board
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ...overlays.load import Engine, engine_names, load_engine
 from ..backends.engine import state_layout
 from ..bundle.bundle import WEIGHTS, Bundle

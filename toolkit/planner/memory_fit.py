@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...boards import Board
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ..backends.engine import state_layout
 from ..board.fit import SYSTEM_BYTES
 from ..board.meminfo import LARGEST_BYTES, boot_argument, with_slack

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ...boards import load_board
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ...hls.counting import ANY_ENGINE, Counter, Memory
 from ..program.descriptors import Opcode
 from ..program.memory import BEAT_BYTES, PORTS

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...boards import Board, load_board
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ...hls.counting import Counter, Memory, counter_of_any_engine
 from ...hls.resources import aligned, check_fits, estimate_on, is_within, table, total
 from ...overlays.load import Engine, load_engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...export.overlay.compile import ProgramPlan, int4_linears
+from ...export.overlay.program import ProgramPlan, int4_linears
 from ...hls.counting import ANY_ENGINE
 from ..errors import UsageError
 from .shapes import ModelShape

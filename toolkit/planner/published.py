@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ...boards.load import tomllib
-from ...export.overlay.compile import ProgramPlan, int4_linears
+from ...export.overlay.program import ProgramPlan, int4_linears
 from ...hls.counting import ANY_ENGINE, Counter, Memory
 from ..config import BackboneConfig, FrameLayout, Frozen
 from ..program.descriptors import Opcode

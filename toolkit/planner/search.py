@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from ...boards import Board
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ...hls.counting import Counter, Memory
 from ...hls.resources import RESOURCES, budget, estimate_on, exceeded, total
 from ..config import DepthConfig

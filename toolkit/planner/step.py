@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...export.overlay.compile import ProgramPlan
+from ...export.overlay.program import ProgramPlan
 from ...hls.counting import Counter, Memory, OperationCounts
 from ..backends.engine_memory import control_settings
 from ..program.descriptors import DEPTH_ENDING, DEPTH_INPUTS, DEPTH_LAYER, Opcode

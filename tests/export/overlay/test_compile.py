@@ -9,7 +9,8 @@ import onnx
 import pytest
 from small_engine import small_engine
 
-from fastcar.export.overlay.compile import ProgramPlan, node_names, pack_model
+from fastcar.export.overlay.compile import node_names, pack_model
+from fastcar.export.overlay.program import ProgramPlan
 from fastcar.toolkit.bundle.bundle import BACKBONE, Bundle
 from fastcar.toolkit.errors import BundleError, UsageError
 from fastcar.toolkit.program.descriptors import MODEL, NODE, Opcode

@@ -19,7 +19,7 @@ from car_like import LAYOUT, copy_of, edit_manifest
 from cli_runs import run as fastcar_run
 from tiny_sweep import Here, same_results
 
-from fastcar.export.overlay.compile import ProgramPlan, int4_linears
+from fastcar.export.overlay.program import ProgramPlan, int4_linears
 from fastcar.hls.counting import ANY_ENGINE
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import Bundle

@@ -11,7 +11,8 @@ from random_models import GUIDED, INDEPENDENT, config, depth_config, random_dept
 from small_engine import small_engine
 
 from fastcar import Bundle, generate
-from fastcar.export.overlay.compile import ProgramPlan, pack_model
+from fastcar.export.overlay.compile import pack_model
+from fastcar.export.overlay.program import ProgramPlan
 from fastcar.hls.counting import ANY_ENGINE, Memory, OperationCounts, counter_of_any_engine
 from fastcar.hls.library import EngineLibrary
 from fastcar.overlays import Engine

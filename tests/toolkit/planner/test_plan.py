@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fastcar.boards import board_names, load_board
-from fastcar.export.overlay.compile import ProgramPlan, int4_linears
+from fastcar.export.overlay.program import ProgramPlan, int4_linears
 from fastcar.hls.resources import RESOURCES, budget, estimate_on, is_within, total
 from fastcar.toolkit.backends.engine import state_layout
 from fastcar.toolkit.errors import FitError, UsageError
