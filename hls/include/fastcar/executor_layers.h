@@ -31,7 +31,7 @@ record:
 row:
     for (int row = 0; row < (reads ? 0 : (int)control_.rows); row++) {
 // not pipelined: a row is a burst of its embedding
-#pragma HLS LOOP_TRIPCOUNT min=1 max=ROWS
+#pragma HLS LOOP_TRIPCOUNT min=0 max=ROWS
         uint32_t token = tokens_[row * records_.each()];
         if (continues && token == OWN_CODE) token = model_.code_offset + codes_[row % control_.clips];
         if (token >= model_.vocab) {
