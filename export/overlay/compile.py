@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...toolkit.config import DepthConfig
 from ...toolkit.errors import UsageError
 from ...toolkit.numerics.attention import AttentionScales
 from ...toolkit.numerics.rope import rotary_tables
@@ -32,17 +33,38 @@ NODES_OF = {
     Opcode.NORM_FINAL: ("RMSNorm",),
     Opcode.LINEAR_LOGITS: ("QuantLinear",),
     Opcode.SAMPLE: ("Sample",),
+    Opcode.PROJECT: ("QuantizeRows", "QuantLinear"),
+    Opcode.DEPTH_HIDDEN: ("QuantLinear",),
+    Opcode.DEPTH_CODES: ("QuantizeRows", "QuantLinear"),
+    Opcode.DEPTH_NORM_ATTENTION: ("LayerNorm",),
+    Opcode.DEPTH_QKV: ("QuantLinear",),
+    Opcode.DEPTH_HEADS: ("QuantizeHeads",),
+    Opcode.DEPTH_ATTENTION: ("Attention", "QuantizeRows"),
+    Opcode.DEPTH_OUTPUT: ("QuantLinear",),
+    Opcode.DEPTH_NORM_MLP: ("LayerNorm",),
+    Opcode.DEPTH_FC1: ("QuantLinear", "GELU", "QuantizeRows"),
+    Opcode.DEPTH_FC2: ("QuantLinear",),
+    Opcode.DEPTH_NORM: ("LayerNorm",),
+    Opcode.DEPTH_LOGITS: ("QuantLinear",),
+    Opcode.DEPTH_SAMPLE: ("Sample", "CodeEmbedding"),
 }
-"""The functions of the graph that a descriptor stands for; ReplayMLP takes three of them."""
+"""The functions of the graphs that a descriptor stands for; ReplayMLP takes three of them."""
 
 WITHOUT_WEIGHTS = frozenset(
     (Opcode.EMBED, Opcode.ATTENTION, Opcode.SAMPLE, Opcode.DEPTH_ATTENTION, Opcode.DEPTH_SAMPLE)
 )
 
 
-def node_names(layers: int) -> list[str]:
-    """The graph's functions in the order the program stands for them, 4-bit linear layers as QuantLinear too."""
-    return [name for opcode, _ in node_sequence(layers) for name in NODES_OF.get(opcode, ())]
+def node_names(layers: int, depth: DepthConfig | None = None) -> list[str]:
+    """The graphs' functions in the order the program stands for them, any linear layer as QuantLinear."""
+    names = []
+    for opcode, layer in node_sequence(layers, depth):
+        if opcode == Opcode.EMBED and depth is not None:
+            names += ["CodeEmbedding"] * depth.codes_per_position
+        names += NODES_OF.get(opcode, ())
+        if opcode == Opcode.PROJECT and layer < depth.projector_layers - 1:
+            names.append("GELU")
+    return names
 
 
 def pack_model(model: IntegerModel, engine: EngineConfig) -> Packed:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from random_models import depth_config, random_depth_model, save_graph
 from small_engine import small_engine
 
 from fastcar.export.overlay.compile import node_names, pack_model
@@ -24,6 +25,28 @@ def test_program_stands_for_the_nodes_of_the_graph(name: str, request: pytest.Fi
     functions = [node.op_type for node in graph.node if node.domain == "ai.fastcar"]
     known = [name.removesuffix("Int4G32") for name in functions]
     assert known == node_names(bundle.manifest.config.layers)
+
+
+@pytest.mark.parametrize(("codes", "projector"), [(3, 2), (1, 1)])
+def test_program_stands_for_the_nodes_of_a_depth_transformer(tmp_path: Path, codes: int, projector: int) -> None:
+    """A residual code begins with its input, the loop's body ends with that of the next."""
+    depth = depth_config(codes_per_position=codes, projector_layers=projector)
+    model = random_depth_model(depth=depth)
+    path = save_graph(model, tmp_path)
+    backbone, outside, body = (
+        [node.op_type.removesuffix("Bias") for node in nodes if node.domain == "ai.fastcar"]
+        for nodes in (graph_nodes(path), graph_nodes(path.with_name("depth.onnx")), loop_nodes(path.parent))
+    )
+    assert [*backbone, *outside, *body[-2:], *body[:-2]] == node_names(model.config.layers, depth)
+
+
+def graph_nodes(path: Path) -> list[onnx.NodeProto]:
+    return list(onnx.load(path, load_external_data=False).graph.node)
+
+
+def loop_nodes(folder: Path) -> list[onnx.NodeProto]:
+    (loop,) = (node for node in graph_nodes(folder / "depth.onnx") if node.op_type == "Loop")
+    return list(loop.attribute[0].g.node)
 
 
 @pytest.mark.parametrize("name", ["bundle_w8a8", "bundle_w4a8"])
