@@ -169,7 +169,7 @@ class Export:
     def needs(self) -> Needs:
         """Bytes of disk and memory, estimated. UsageError if the engine cannot run the model."""
         imported = self.imported
-        packed = self._plan.bytes if self._plan else 0
+        packed = self.plan.bytes if self.plan else 0
         return needs_of(
             imported.source.config,
             imported.layout,
@@ -207,7 +207,8 @@ class Export:
         return clips[:EVALUATED_CLIPS] if self.evaluate and clips is not None else None
 
     @cached_property
-    def _plan(self) -> ProgramPlan | None:
+    def plan(self) -> ProgramPlan | None:
+        """The program to be packed, if it is for a board. UsageError if the engine cannot run the model."""
         if self.engine is None:
             return None
         imported, depth = self.imported, self._depth
@@ -235,8 +236,8 @@ class Export:
         scored = (self.tas_query, self._depth, self.criterion, self.tas_heads)
         write_graph(folder, config, layout, *scored)
         model, _ = read_model(folder / WEIGHTS, config, layout, *scored)
-        if self._plan:
-            write_packed(folder, model, self._plan, lambda done, total: progress("packing", done, total))
+        if self.plan:
+            write_packed(folder, model, self.plan, lambda done, total: progress("packing", done, total))
         write_golden(folder, model, imported.prompts, progress)
         (folder / TOKENIZER).write_text(imported.prompts.model_dump_json(indent=1) + "\n", "utf-8")
         journal.close()

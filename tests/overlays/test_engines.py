@@ -118,18 +118,10 @@ def test_not_toml(tmp_path: Path, content: bytes) -> None:
         ("max_hidden = 4096", "max_hidden = 4100", "max_hidden is 4100"),
         ("vector = 4", "vector = 3", "dimensions that do not agree: vector 3 must divide 16, the values of a beat"),
         ('board = "kv260"', "board = 260", "board is 260"),
-        ("groups = 2", "depth = 2\ngroups = 2", "depth is 2"),
-        ("groups = 2", "depth = { layers = 6, codes_per_position = 4 }\ngroups = 2", "depth.code_dim is missing"),
-        (
-            "groups = 2",
-            "depth = { layers = 6, codes_per_position = 4, code_dim = 250 }\ngroups = 2",
-            "depth.code_dim is 250",
-        ),
-        (
-            "groups = 2",
-            "depth = { layers = 6, codes_per_position = 17, code_dim = 256 }\ngroups = 2",
-            "depth.codes_per_position is 17",
-        ),
+        ("[depth]\nlayers = 6\ncodes_per_position = 4\ncode_dim = 1024", "depth = 2", "depth is 2"),
+        ("code_dim = 1024", "", "depth.code_dim is missing"),
+        ("code_dim = 1024", "code_dim = 250", "depth.code_dim is 250"),
+        ("codes_per_position = 4", "codes_per_position = 17", "depth.codes_per_position is 17"),
         ('board = "kv260"', 'board = "kv999"', "'kv999' is not known"),
     ],
 )

@@ -19,7 +19,7 @@ from ..program.packed import Packed
 from ..program.plan import MemoryPlan, plan_memory
 from .meminfo import LARGEST_BYTES, boot_argument, with_slack
 
-__all__ = ["Fit", "clip_memory", "engines_for", "fit_bundle", "weight_widths"]
+__all__ = ["Fit", "clip_memory", "engines_for", "fit_bundle", "memory_shortage", "weight_widths"]
 
 MIB = 1 << 20
 GUIDED_ROWS = 2  # a clip and its unconditional twin
@@ -103,11 +103,22 @@ def clip_memory(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool] | No
     return plan_memory(packed, state_layout(config, layout, GUIDED_ROWS, 1, layout.positions, depth=manifest.depth))
 
 
+def memory_shortage(plan: ProgramPlan, board: Board) -> tuple[str, ...]:
+    """Why a whole clip with guidance will not fit the board, of a model that is not packed yet; nothing if it does."""
+    layout = plan.layout
+    state = state_layout(plan.config, layout, GUIDED_ROWS, 1, layout.positions, depth=plan.depth)
+    return _memory(plan_memory(_without_weights(plan), state).total, board)[1]
+
+
 def _planned(bundle: Bundle, engine: EngineConfig, int4: dict[str, bool]) -> Packed:
-    """Of the right size, without weights."""
     manifest = bundle.manifest
     layout, query, heads = manifest.frame_layout, manifest.tas_query, manifest.tas_heads
     plan = ProgramPlan(manifest.config, layout, int4, engine, query, tas_heads=heads, depth=manifest.depth)
+    return _without_weights(plan)
+
+
+def _without_weights(plan: ProgramPlan) -> Packed:
+    """Of the right size."""
     return Packed(plan.program(), np.broadcast_to(np.zeros(1, np.uint8), (plan.end, BEAT_BYTES)))
 
 

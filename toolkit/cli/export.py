@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from ..config import CRITERIA, TAS_HEADS
 from ..errors import OutputError
 from ..output import check_output_folder
 from .console import emit, examples, json_option, progress, recipe_option, record_rows, say, table
+
+if TYPE_CHECKING:
+    from ...export.pipeline import Export
 
 __all__ = ["command"]
 
@@ -100,6 +103,8 @@ def command(
     if archive:
         _check_archive(archive, out, overwrite)
     export = prepare_export(model, out, recipe=recipe, overwrite=overwrite, **options)
+    for reason in _shortages(export):
+        say(f"packed it will be, but it will not run on {export.engine.board}: {reason}")
     say(f"needs {export.needs.disk / GB:.1f} GB of disk, about {export.needs.memory / GB:.1f} GB of memory ...")
     with progress() as advance:
         bundle = export.run(advance)
@@ -114,6 +119,13 @@ def command(
         "bytes": sum(entry.bytes for entry in bundle.manifest.files.values()),
     }
     emit(result, as_json, _show)
+
+
+def _shortages(export: Export) -> tuple[str, ...]:
+    from ...boards import load_board
+    from ..board.fit import memory_shortage
+
+    return memory_shortage(export.plan, load_board(export.engine.board)) if export.plan else ()
 
 
 def _check_archive(archive: Path, out: Path, overwrite: bool) -> None:

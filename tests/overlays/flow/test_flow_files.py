@@ -74,7 +74,7 @@ def test_an_engine_with_depth_transformers(tmp_path: Path) -> None:
 
 def test_arrays_that_have_to_move_are_told_to_the_synthesis(tmp_path: Path) -> None:
     """As the estimate that let the engine pass has them."""
-    changes = {"max_group": 8, "max_hidden": 2048, "max_mlp": 5632, "max_codes": 1024, "vector": 8}
+    changes = {"max_group": 4, "max_hidden": 2048, "max_mlp": 5632, "max_codes": 1024, "vector": 4}
     changes |= {"max_head_dim": 64, "max_slots": 2112, "weight_fifo_beats": 8192, "max_kv_heads": 4, "max_layers": 22}
     engine, board = choose_engine("kv260", None, changes)
     bound = placement(engine.config, board)

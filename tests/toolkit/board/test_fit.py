@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runs import run
 from packed_bundle import packed_copy
 
 from fastcar.boards import board_names, load_board
 from fastcar.boards.model import Linux
 from fastcar.overlays import engine_names, load_engine
-from fastcar.toolkit.board.fit import Fit, _memory, clip_memory, engines_for, fit_bundle
+from fastcar.toolkit.board.fit import Fit, _memory, clip_memory, engines_for, fit_bundle, memory_shortage
 from fastcar.toolkit.bundle.bundle import Bundle
+from fastcar.toolkit.planner.program import shape_program
+from fastcar.toolkit.planner.shapes import load_shape
 
 MIB = 1 << 20
 
@@ -174,3 +177,16 @@ def test_planning_allocates_no_weights(plain: Bundle) -> None:
 
     plan = fit._planned(plain, load_engine("kv260").config, fit.weight_widths(plain))
     assert plan.weights.strides == (0, 0) and plan.weights.dtype == np.uint8
+
+
+def test_what_will_not_fit_is_known_before_it_is_packed(
+    car_like: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of seven billion weights; and what export says of a board whose memory others hold."""
+    board = load_board("kv260")
+    (reason,) = memory_shortage(shape_program(load_shape("vila-u-7b"), "w4a8"), board)
+    assert reason.endswith("MiB of its 4096 MiB of DDR can be reserved")
+    assert memory_shortage(shape_program(load_shape("llama-1.1b"), "w4a8"), board) == ()
+    monkeypatch.setattr("fastcar.toolkit.board.fit.SYSTEM_BYTES", board.ddr.bytes - 4096)
+    outcome = run("export", str(car_like), "--board", "kv260", "--out", str(tmp_path / "b"))
+    assert outcome.code == 0 and "it will not run on kv260: a clip takes" in outcome.stderr

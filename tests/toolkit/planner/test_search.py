@@ -95,7 +95,7 @@ def test_its_file_is_one_that_the_build_reads(tmp_path) -> None:
 def test_of_a_depth_transformer_too(board: str, tmp_path) -> None:
     """Capacities hold both transformers, each at its own widths; the file brings them back."""
     shape = load_shape("vila-u-7b")
-    engine = plan_model(Request(shape, board, anyway=True)).engine
+    engine = plan_model(Request(shape, board, search=True, anyway=True)).engine
     config, depth = engine.config, DepthCapacity(layers=6, codes_per_position=4, code_dim=256)
     assert config.depth == depth
     assert (config.max_heads, config.max_kv_heads, config.max_head_dim) == (40, 40, 128)
