@@ -186,7 +186,7 @@ def _show(result: dict[str, Any]) -> None:
         ("recipe, replay", f"{result['recipe']}; {replay}"),
         ("engine", engine["name"]),
         ("its origin", engine["origin"]),
-        ("its size", f"{engine['groups']} groups a column, vector {engine['vector']}, {engine['clock_mhz']:g} MHz"),
+        ("its size", f"{engine['groups']} groups a read port, vector {engine['vector']}, {engine['clock_mhz']:g} MHz"),
         ("memory", f"{result['sustained_gb_s']:.1f} GB/s sustained"),
     ]
     if result["bound_memories"]:
@@ -197,15 +197,18 @@ def _show(result: dict[str, Any]) -> None:
     limit, whole = memory.pop("limit"), memory.pop("total")
     rows = [(f"{name}, MiB", f"{size / MIB:,.1f}", "") for name, size in memory.items()]
     rows.append(("contiguous memory, MiB", f"{whole / MIB:,.1f}", f"{limit / MIB:,.0f}"))
-    rows += [(name.upper(), f"{one['used']:,g}", f"{one['budget']:,g}") for name, one in result["resources"].items()]
-    table("Fits", rows, ("", "needs", "of"))
+    rows += [
+        (name.upper(), f"{one['used']:,.12g}", f"{one['budget']:,.12g}") for name, one in result["resources"].items()
+    ]
+    table("Fits" if result["fits"] else "Does not fit", rows, ("", "needs", "of"))
     if not result["fits"]:
         say("it does NOT fit: what follows is only how long it would take")
     modes = result["modes"]
     dense = modes["dense"]["seconds_per_step"]
     table("A step, its frame, the clip", [_mode_row(name, one, dense) for name, one in modes.items()], MODE_TITLES)
+    say("MB: moved a step; x: speed-up over dense; W: chip and memory")
     for name, one in modes.items():
-        say(f"{name}: limited by {one['limit']}; {one['over_memory']:.3f} x the time of its bytes")
+        say(f"{name}: limited by {one['limit']}; {one['over_memory']:.3g} x the time that its bytes take")
     shown = [name for name in ("dense", "replay+drs") if name in modes]
     classes = list(modes["dense"]["classes"])
     titles = ("", *(unit for _ in shown for unit in ("MB", "ms", "%")))
@@ -223,18 +226,27 @@ MODE_NAMES = {"dense": "dense", "replay": "replay", "replay+drs": "+ DRS"}
 MODE_TITLES = ("", "MB", "ms", "steps/s", "s/frame", "s/clip", "x", "W", "J/frame")
 
 
+def _short(value: float) -> str:
+    """Three digits at least, none after a comma that four before it make needless."""
+    if value == 0 or value >= 1000:
+        return f"{value:,.0f}"
+    if value >= 100:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+
+
 def _mode_row(name: str, mode: dict[str, Any], dense: float) -> tuple[str, ...]:
     seconds = mode["seconds_per_step"]
     return (
         MODE_NAMES[name],
-        f"{mode['bytes_per_step'] / 1e6:,.2f}",
-        f"{seconds * 1e3:,.2f}",
-        f"{1 / seconds:,.1f}",
-        f"{mode['seconds_per_frame']:,.2f}",
-        f"{mode['seconds_per_clip']:,.1f}",
+        _short(mode["bytes_per_step"] / 1e6),
+        _short(seconds * 1e3),
+        _short(1 / seconds),
+        _short(mode["seconds_per_frame"]),
+        _short(mode["seconds_per_clip"]),
         f"{dense / seconds:.2f}",
         f"{sum(mode['watts'].values()):.1f}",
-        f"{mode['joules_per_frame']:,.1f}",
+        _short(mode["joules_per_frame"]),
     )
 
 
@@ -243,5 +255,5 @@ def _class_row(name: str, modes: dict[str, Any], shown: list[str]) -> tuple[str,
     for mode in shown:
         one = modes[mode]["classes"].get(name, {"bytes": 0.0, "seconds": 0.0})
         share = one["seconds"] / modes[mode]["seconds_per_step"]
-        row += [f"{one['bytes'] / 1e6:,.2f}", f"{one['seconds'] * 1e3:,.3f}", f"{share:.1%}"]
+        row += [_short(one["bytes"] / 1e6), _short(one["seconds"] * 1e3), f"{share:.1%}"]
     return tuple(row)

@@ -37,7 +37,9 @@ def limit_of(step: StepCounts, memory: Memory) -> Limit:
     excess = {name: operation.cycles - operation.beats / memory.beats_per_cycle for name, operation in step.items()}
     worst = max(excess, key=lambda name: excess[name])
     share = excess[worst] / (cycles - moved)
-    return Limit(f"{_bound(step[worst], memory)} in {worst} ({min(1.0, share):.0%} of the excess)", cycles / moved)
+    return Limit(
+        f"{_bound(step[worst], memory)} in {worst} ({min(1.0, share):.0%} of the time beyond its bytes)", cycles / moved
+    )
 
 
 def _bound(operation: OperationCounts, memory: Memory) -> str:

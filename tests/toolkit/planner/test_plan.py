@@ -84,7 +84,7 @@ def test_a_step_takes_what_its_bytes_take_or_the_limit_is_named(name: str, board
         assert ratio == pytest.approx(mode.limit.over_memory)
         assert ratio > 0.999
         assert (mode.limit.name == "memory bandwidth") == (ratio <= CLOSE)
-        assert mode.limit.is_memory or re.match(r".+ in .+ \(\d+% of the excess\)", mode.limit.name)
+        assert mode.limit.is_memory or re.match(r".+ in .+ \(\d+% of the time beyond its bytes\)", mode.limit.name)
 
 
 def test_what_does_not_fit_is_summed_up() -> None:
