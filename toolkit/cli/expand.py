@@ -21,6 +21,7 @@ def command(bundle: Path, out: Path, overwrite: bool, as_json: bool) -> None:
     """Multiply the 4-bit weights of BUNDLE out to 8 bits: twice the size, the same bits.
 
     For models of billions of weights: onnxruntime takes several bytes a weight to load 4-bit ones.
+    What a bundle holds for an overlay is left out.
     """
     from ...export.expand import expand_bundle
 

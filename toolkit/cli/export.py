@@ -139,4 +139,6 @@ def _check_archive(archive: Path, out: Path, overwrite: bool) -> None:
 
 def _show(result: dict[str, Any]) -> None:
     rows = [("recipe", result["recipe"]), *record_rows(result["record"]), ("size", f"{result['bytes']:,} bytes")]
+    if result["overlay"]:
+        rows.insert(1, ("packed for", result["overlay"]))
     table(f"Wrote {result['bundle']}", rows)

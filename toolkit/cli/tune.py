@@ -157,7 +157,7 @@ def _show(result: dict[str, Any]) -> None:
         (
             name + (" *" if name == result["chosen"] else ""),
             f"{100 * one['ratio']:.1f} %",
-            f"{one['divergence']:.4f}",
+            f"{one['divergence']:.4g}",
             " ".join(f"{share:.2f}" for share in one["shares"]),
         )
         for name, one in result["candidates"].items()
