@@ -27,6 +27,7 @@ def command(bundle: Path, as_json: bool) -> None:
 
 def _facts(bundle: Bundle) -> dict[str, Any]:
     manifest = bundle.manifest
+    packed = bundle.packed()
     linears = [(name, linear) for name, linear in bundle.model()[0].linears()]
     return {
         "path": str(bundle.path),
@@ -42,6 +43,7 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "tas_head_weights": manifest.tas_head_weights,
         "board": manifest.board,
         "overlay": manifest.overlay,
+        "build_id": None if packed is None else f"{packed.build_id:08x}",
         "thresholds": manifest.thresholds,
         "policy": manifest.policy,
         "sampling": vars(manifest.sampling),
@@ -62,6 +64,13 @@ def _linear(linear: Any) -> dict[str, Any]:
     return {"shape": [inputs, outputs], "bit_width": linear.bit_width, "group_size": linear.group_size, "bytes": size}
 
 
+def _engine(facts: dict[str, Any]) -> str:
+    """With the build by which an overlay tells that it is the one."""
+    if facts["overlay"] is None:
+        return "no overlay (fastcar export --board)"
+    return f"{facts['overlay']}, build {facts['build_id']}"
+
+
 def _show(facts: dict[str, Any]) -> None:
     config, layout = facts["config"], facts["frame_layout"]
     height, width = layout["grid"]
@@ -79,7 +88,7 @@ def _show(facts: dict[str, Any]) -> None:
             *([("separators", "; ".join(separators))] if separators else []),
             ("replay by", CRITERION_NAMES[facts["criterion"]]),
             *(_score_lines(facts) if facts["criterion"] == "tas" else []),
-            ("packed for", facts["overlay"] or "no overlay (fastcar export --board)"),
+            ("packed for", _engine(facts)),
             ("thresholds", threshold_text(facts["thresholds"])),
             *_tuning_lines(facts),
             ("prompts", ", ".join(facts["phrases"])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,4 +179,6 @@ def _show(result: dict[str, Any]) -> None:
 
 
 def _value(name: str, value: float) -> str:
+    if math.isnan(value):  # SSIM of pictures that are smaller than its window
+        return "-"
     return f"{100 * value:.1f} %" if name in ("ratio", "agreement") else f"{value:.4g}"

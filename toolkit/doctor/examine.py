@@ -49,5 +49,5 @@ def examine(machine: Machine, bundle: Bundle | None = None) -> Examination:
 
 def _verified(bundle: Bundle | None) -> Iterator[Check]:
     if bundle is not None:
-        found = "whole, by its hashes; which boards it runs on: fastcar boards BUNDLE"
+        found = f"whole, by its hashes; which boards it runs on: fastcar boards {bundle.path}"
         yield Check(f"bundle {bundle.path.name}", OK, found)

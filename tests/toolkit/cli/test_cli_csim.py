@@ -157,3 +157,11 @@ def test_too_many_rows_for_a_packed_bundle(packed_bundle: Path, tmp_path: Path) 
     prompts = ("--prompt", "left turn", "--prompt", "left turn")
     outcome = run("generate", str(packed_bundle), *prompts, "--backend", "csim", "--out", str(tmp_path / "x"))
     assert outcome.code == 2 and "4 rows (2 clips, twice with guidance); expected at most 2" in outcome.stderr
+
+
+def test_inspect_names_the_build(packed_bundle: Path, bundle_w8a8: Path) -> None:
+    """By which an overlay tells whether the bundle is for it."""
+    build = f"{Packed.read(packed_bundle).build_id:08x}"
+    assert f"kv260, build {build}" in run("inspect", packed_bundle).stdout
+    assert json.loads(run("inspect", packed_bundle, "--json").stdout)["build_id"] == build
+    assert json.loads(run("inspect", bundle_w8a8, "--json").stdout)["build_id"] is None

@@ -12,6 +12,7 @@ from cli_runs import parsed, run, succeeded
 from depth_bundle import depth_bundle
 
 from fastcar.toolkit.bundle.bundle import MANIFEST, Bundle
+from fastcar.toolkit.cli.tune import _value
 from fastcar.toolkit.tuning.tune import tune
 
 SMALL = ("--clips", 1, "--processes", 1)
@@ -141,3 +142,7 @@ def test_no_ssim_of_pictures_smaller_than_its_window(tmp_path: Path, monkeypatch
     monkeypatch.setattr("fastcar.toolkit.cli.tune.Followers", lambda *_: pytest.fail("no work may start"))
     outcome = run("tune", tmp_path / "depth", "--min-ssim", 0.5, "--prompts", "x")
     assert outcome.code == 2 and "--min-ssim: pictures of 3 x 2; expected" in outcome.error
+
+
+def test_what_cannot_be_measured_is_a_dash() -> None:
+    assert _value("ssim", float("nan")) == "-" and _value("ratio", 0.125) == "12.5 %"
