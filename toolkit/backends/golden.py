@@ -79,7 +79,9 @@ def record_golden(backend: Backend, tokens: np.ndarray, path: Path) -> None:
     }
     record = _run(backend, clip, steps)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({**clip, **{name: getattr(record, name) for name in COMPARED}}, path)
+    stored = {**clip, **{name: getattr(record, name) for name in COMPARED}}
+    # safetensors writes the memory that an array begins in, whatever its strides are
+    save_file({name: np.ascontiguousarray(array) for name, array in stored.items()}, path)
 
 
 def check_golden(backend: Backend, path: Path, steps: int | None = None) -> int:

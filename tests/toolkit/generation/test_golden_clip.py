@@ -9,6 +9,7 @@ import pytest
 from car_like import BACKBONE, LAYOUT, copy_of, rehash
 from safetensors.numpy import load_file
 
+from fastcar.toolkit.backends import golden
 from fastcar.toolkit.backends.golden import START_STEPS, check_golden
 from fastcar.toolkit.backends.registry import open_backend
 from fastcar.toolkit.bundle.bundle import GOLDEN, WEIGHTS, Bundle
@@ -94,3 +95,15 @@ def test_a_forged_weight_is_found_at_its_layer(copy: Path, layer: int):
     bundle = Bundle.open(copy)
     with pytest.raises(BundleError, match=rf"onnxruntime computes scores -?\d+ at step 0, layer {layer}, row 0"):
         open_backend("onnxruntime", bundle)
+
+
+def test_the_short_clip_of_a_large_model(bundle_w8a8: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The prompts' last tokens alone, of rows that differ there: what is stored is what was run."""
+    monkeypatch.setattr(golden, "SHORTENED_FROM", 0)
+    bundle = Bundle.open(bundle_w8a8)
+    tokens = np.arange(2 * LAYOUT.prompt_length).reshape(2, -1) % LAYOUT.code_offset
+    path = tmp_path / "clip.safetensors"
+    golden.record_golden(open_backend("reference", bundle), tokens, path)
+    stored = load_file(path)["tokens"]
+    assert np.array_equal(stored, tokens[:, -golden.SHORT_PROMPT :]) and not np.array_equal(*stored)
+    assert check_golden(open_backend("onnxruntime", bundle), path) == golden.SHORT_STEPS
